@@ -1,0 +1,1 @@
+//! trainwreck explains why a training or serving run died.
