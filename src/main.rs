@@ -1,3 +1,34 @@
 //! The binary: picks a face and maps its outcome to an exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use trainwreck::cli;
+
+/// Explains why a training or serving run died.
+#[derive(Parser)]
+#[command(name = "trainwreck", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Read logs and say why the run died
+    Check(cli::check::CheckArgs),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Check(args) => cli::check::run(&args),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(2)),
+        Err(e) => {
+            use std::io::Write as _;
+            let _ = writeln!(anstream::stderr(), "trainwreck: {e:#}");
+            ExitCode::from(2)
+        }
+    }
+}
