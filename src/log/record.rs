@@ -88,6 +88,8 @@ static PREFIXES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         format!(r"torch\.[\w.]+: \[{LEVEL}\]\s"),
         r"\[[\w./-]+\.py:\d+(?::[\w<>]+)?\]\s".to_owned(),
         r">> ".to_owned(),
+        // the caret line of a traceback, with another rank's message glued behind it
+        r"[\^~][\^~ ]*".to_owned(),
         // a quotation mark of a mail or an issue
         r"> ".to_owned(),
     ];
@@ -96,8 +98,28 @@ static PREFIXES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 
 /// Words in front of a number and a colon that name no host.
 const NO_HOST: [&str; 22] = [
-    "step", "epoch", "iter", "iteration", "batch", "line", "layer", "block", "level", "phase", "stage", "cuda", "v", "ep", "gpu", "loss",
-    "top", "fold", "run", "rank", "acc", "seed",
+    "step",
+    "epoch",
+    "iter",
+    "iteration",
+    "batch",
+    "line",
+    "layer",
+    "block",
+    "level",
+    "phase",
+    "stage",
+    "cuda",
+    "v",
+    "ep",
+    "gpu",
+    "loss",
+    "top",
+    "fold",
+    "run",
+    "rank",
+    "acc",
+    "seed",
 ];
 
 /// Takes the prefixes off a clean segment.
@@ -240,6 +262,7 @@ mod tests {
             ("3: RuntimeError: x", "RuntimeError: x", Some(3)),
             ("[INFO|trainer.py:1812] 2024-12-04 06:02:09,301 >> ***** Running", "***** Running", None),
             ("[1743]   1%| | 10/1752", "1%| | 10/1752", None),
+            ("          ^^^^^^^^[rank1]:[E1003 18:37:01.832146912 ProcessGroupNCCL.cpp:607] [Rank 1] W", "[Rank 1] W", Some(1)),
         ];
         for (line, body, rank) in cases {
             let got = record(line);
@@ -251,7 +274,13 @@ mod tests {
 
     #[test]
     fn messages_keep_their_own_brackets() {
-        for line in ["[PG 0 Rank 3] Timeout", "[enforce fail at alloc_cpu.cpp:75] err", "step1: loss nan", "ERROR: Unexpected bus error", "| 0  N/A |"] {
+        for line in [
+            "[PG 0 Rank 3] Timeout",
+            "[enforce fail at alloc_cpu.cpp:75] err",
+            "step1: loss nan",
+            "ERROR: Unexpected bus error",
+            "| 0  N/A |",
+        ] {
             assert_eq!(record(line).body.text, line);
         }
     }
