@@ -5,8 +5,8 @@
 //! process. `free` and `total` are the device's (`cudaMemGetInfo`), the rest is this process's own.
 //!
 //! Order of the verdict: one allocation too large for the card; a limit below the card; fragmentation; memory held by
-//! others; much more free than was asked for, so that a limit which the message does not name must have refused; a little
-//! more free than was asked for and nothing explains it; honestly full. Numbers that contradict each other are
+//! others; a limit that is not printed, or nothing that explains it, when much more was free than was asked for;
+//! honestly full. Numbers that contradict each other are
 //! named and nothing is derived from them.
 
 use crate::log::finding::Number;
@@ -22,8 +22,12 @@ const FRAGMENTED_SHARE: f64 = 0.10;
 const OTHERS_SHARE: f64 = 0.15;
 /// ... and this many bytes on: a CUDA context is smaller.
 const OTHERS_BYTES: u64 = 3 << 29;
-/// So much free beyond the request, and at least four requests: something below the card refused.
-const REFUSED_SHARE: f64 = 0.10;
+/// Free memory below this share of the card explains nothing: the card is full.
+const SPARE_SHARE: f64 = 0.05;
+/// Free memory of this many times the request that was refused all the same speaks of a limit that is not printed.
+const UNPRINTED_LIMIT: u64 = 10;
+/// The allocator's smallest segments are 2 and 20 MiB.
+const SMALL_SEGMENTS: u64 = 20 << 20;
 /// Messages print two decimals; sums may be off by this much.
 const ROUNDING: u64 = 32 << 20;
 /// The CUDA context and libraries of one process take at most about this much beside the allocator.
@@ -186,10 +190,19 @@ fn cause(oom: &DeviceOom, texts: &[(String, String)]) -> Cause {
         return Cause::OtherProcess;
     }
     match oom.free {
-        Some(free) if free / 4 >= tried && share(free - tried) >= REFUSED_SHARE => Cause::MemoryLimit,
-        Some(free) if free > tried + ROUNDING => Cause::Unknown,
+        Some(free) if free > tried && share(free) >= SPARE_SHARE => unexplained(tried, free),
         _ => Cause::DeviceFull,
     }
+}
+
+/// Much was free and the request was refused all the same.
+///
+/// The driver refuses an ordinary request beside many times its size only when a limit stands in between that the message
+/// does not print (a memory fraction since torch 2.1, a share of a container). Requests of one smallest segment fail for
+/// other reasons too (mappings or handles used up), so they stay unexplained.
+fn unexplained(tried: u64, free: u64) -> Cause {
+    let many = free / tried.max(1) >= UNPRINTED_LIMIT;
+    if many && tried > SMALL_SEGMENTS { Cause::MemoryLimit } else { Cause::Unknown }
 }
 
 #[cfg(test)]
@@ -228,8 +241,10 @@ mod tests {
         assert_eq!(new("2 GiB", "79.15 GiB", "1 GiB", "78 GiB", "60 GiB", "17 GiB"), Cause::Fragmentation);
         assert_eq!(new("2 GiB", "79.15 GiB", "1 GiB", "40 GiB", "38 GiB", "1 GiB"), Cause::OtherProcess);
         assert_eq!(new("2 GiB", "79.15 GiB", "1 GiB", "78 GiB", "76 GiB", "1 GiB"), Cause::DeviceFull);
-        assert_eq!(new("98 MiB", "4 GiB", "2.86 GiB", "500 MiB", "254 MiB", "97 MiB"), Cause::MemoryLimit);
-        assert_eq!(new("600 MiB", "79.15 GiB", "1 GiB", "78 GiB", "77 GiB", "500 MiB"), Cause::Unknown);
+        assert_eq!(new("98 MiB", "4 GiB", "2.86 GiB", "1.1 GiB", "254 MiB", "97 MiB"), Cause::MemoryLimit);
+        assert_eq!(new("2 MiB", "288 GiB", "203 GiB", "84 GiB", "68 GiB", "15 GiB"), Cause::Unknown);
+        assert_eq!(new("1 GiB", "24 GiB", "3 GiB", "20.9 GiB", "19 GiB", "1 GiB"), Cause::Unknown);
+        assert_eq!(new("32 MiB", "4 GiB", "41 MiB", "3.94 GiB", "3.6 GiB", "2 MiB"), Cause::DeviceFull);
     }
 
     #[test]
