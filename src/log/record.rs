@@ -88,8 +88,6 @@ static PREFIXES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         format!(r"torch\.[\w.]+: \[{LEVEL}\]\s"),
         r"\[[\w./-]+\.py:\d+(?::[\w<>]+)?\]\s".to_owned(),
         r">> ".to_owned(),
-        // the caret line of a traceback, with another rank's message glued behind it
-        r"[\^~][\^~ ]*".to_owned(),
         // a quotation mark of a mail or an issue
         r"> ".to_owned(),
     ];
@@ -127,7 +125,7 @@ pub fn read(segment: Segment) -> Record {
     let mut record = Record { body: segment, ..Record::default() };
     for _ in 0..MOST_PREFIXES {
         trim_start(&mut record);
-        let Some(length) = peel(&record.body.text, &mut record.prefix) else { break };
+        let Some(length) = glued_carets(&record.body.text).or_else(|| peel(&record.body.text, &mut record.prefix)) else { break };
         record.body = std::mem::take(&mut record.body).skip(length);
         record.indent = 0;
     }
@@ -143,6 +141,13 @@ fn trim_start(record: &mut Record) {
         record.indent += blank;
         record.body = std::mem::take(&mut record.body).skip(blank);
     }
+}
+
+/// Length of a traceback's caret line to which another process's line was glued without a line end.
+fn glued_carets(text: &str) -> Option<usize> {
+    let carets = text.bytes().take_while(|b| matches!(b, b'^' | b'~')).count();
+    let glued = text[carets..].starts_with(|c: char| c == '[' || c.is_ascii_alphanumeric());
+    (carets >= 3 && glued).then_some(carets)
 }
 
 /// Length of the first prefix that fits, whose fields go to `prefix`.
