@@ -103,11 +103,13 @@ pub fn judge(numbers: &[Number], texts: &[(String, String)]) -> Option<DeviceOom
     }
     let mut oom = DeviceOom { tried, total, free: get("free"), allocated: get("allocated"), limit: get("limit"), ..DeviceOom::default() };
     let unused = get("reserved_unallocated");
-    oom.reserved = get("reserved").or_else(|| Some(oom.allocated? + unused?));
+    // torch 1.0 to 1.3 print `cached`; captured logs show the cache beside the live blocks, not around them.
+    let beside = get("cached").filter(|&cached| oom.allocated.is_some_and(|allocated| cached < allocated));
+    let unused = unused.or(beside);
+    oom.reserved = get("reserved").or_else(|| oom.allocated?.checked_add(unused?)).or_else(|| get("cached"));
     oom.unused = unused.or_else(|| oom.reserved?.checked_sub(oom.allocated?));
     oom.contradictions = contradictions(&oom, get("process_in_use"));
-    let impossible = oom.contradictions.iter().any(|c| *c != Contradiction::ReservedAndFreeAboveTotal);
-    if !impossible && oom.contradictions.is_empty() {
+    if oom.contradictions.is_empty() {
         add_others(&mut oom, get("process_in_use"), get("other_processes_in_use"));
     }
     oom.cause = cause(&oom, texts);
@@ -225,7 +227,15 @@ mod tests {
     #[test]
     fn the_order_of_causes() {
         let new = |tried, total, free, process, allocated, unused| {
-            account(&[("tried", tried), ("total", total), ("free", free), ("process_in_use", process), ("allocated", allocated), ("reserved_unallocated", unused)]).cause
+            account(&[
+                ("tried", tried),
+                ("total", total),
+                ("free", free),
+                ("process_in_use", process),
+                ("allocated", allocated),
+                ("reserved_unallocated", unused),
+            ])
+            .cause
         };
         assert_eq!(new("50 GiB", "79.15 GiB", "60 GiB", "10 GiB", "9 GiB", "500 MiB"), Cause::SingleHugeAllocation);
         assert_eq!(new("2 GiB", "79.15 GiB", "1 GiB", "78 GiB", "60 GiB", "17 GiB"), Cause::Fragmentation);
@@ -239,14 +249,27 @@ mod tests {
 
     #[test]
     fn a_container_does_not_take_itself_for_another() {
-        let oom = account(&[("tried", "64 MiB"), ("total", "23.6 GiB"), ("free", "20 MiB"), ("other_processes_in_use", "23.5 GiB"), ("allocated", "22 GiB"), ("reserved_unallocated", "1 GiB")]);
+        let oom = account(&[
+            ("tried", "64 MiB"),
+            ("total", "23.6 GiB"),
+            ("free", "20 MiB"),
+            ("other_processes_in_use", "23.5 GiB"),
+            ("allocated", "22 GiB"),
+            ("reserved_unallocated", "1 GiB"),
+        ]);
         assert_eq!(oom.cause, Cause::DeviceFull);
         assert!(!oom.others.unwrap().with_own_context);
     }
 
     #[test]
     fn impossible_numbers_are_named_and_nothing_is_derived() {
-        let oom = account(&[("tried", "2.00 GiB"), ("total", "8.00 GiB"), ("allocated", "6.32 GiB"), ("free", "1.56 GiB"), ("reserved", "7.88 GiB")]);
+        let oom = account(&[
+            ("tried", "2.00 GiB"),
+            ("total", "8.00 GiB"),
+            ("allocated", "6.32 GiB"),
+            ("free", "1.56 GiB"),
+            ("reserved", "7.88 GiB"),
+        ]);
         assert_eq!((oom.cause, oom.others), (Cause::Unknown, None));
         assert_eq!(oom.contradictions, [Contradiction::ReservedAndFreeAboveTotal]);
     }
