@@ -49,7 +49,8 @@ pub fn is_document(head: &str) -> bool {
         starts.iter().any(|start| text.starts_with(start)) || text.ends_with([';', '{', '}'])
     });
     let frames = count(&|line| line.contains("\", line "));
-    share(code, 0.35) && frames * 4 < code
+    // One line that ends in a brace is a message as likely as code.
+    code >= 3 && share(code, 0.35) && frames * 4 < code
 }
 
 #[cfg(test)]
@@ -64,6 +65,7 @@ mod tests {
         assert!(!is_document("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    return x\nValueError: x\n"));
         assert!(!is_document("{\"loss\": 1.0}\n{\"loss\": 2.0}\n"));
         assert!(!is_document("{'loss': 2.0}\n"));
+        assert!(!is_document("RuntimeError: worker failed: {}\n"));
         assert!(!is_document(""));
         assert!(looks_like_log("/tmp/train.log", "", "step 1\n"));
         assert!(looks_like_log("slurm-123.out", "plaintext", "step 1\n"));
