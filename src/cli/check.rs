@@ -146,7 +146,13 @@ fn gather(path: &Path, inputs: &mut Vec<Input>, complain: &mut Complaints) {
 }
 
 /// Writes every input's report; says whether anything reached the level.
-fn write_all(args: &CheckArgs, inputs: &[Input], rules: &Arc<Rules>, out: &mut dyn Write, complain: &mut Complaints) -> std::io::Result<bool> {
+fn write_all(
+    args: &CheckArgs,
+    inputs: &[Input],
+    rules: &Arc<Rules>,
+    out: &mut dyn Write,
+    complain: &mut Complaints,
+) -> std::io::Result<bool> {
     let mut found = false;
     let mut reports = Vec::new();
     let mut summary = text::Summary::default();

@@ -28,7 +28,12 @@ pub fn finding(file: &str, f: &Finding, lines: &dyn Lines) -> Json {
     out.insert("message".into(), f.message.as_str().into());
     let numbers: Map<String, Json> = f.numbers.iter().map(|n| (n.name.clone(), number(n.value))).collect();
     out.insert("numbers".into(), numbers.into());
-    let known = [("rank", f.rank.map(Json::from)), ("step", f.step.map(Json::from)), ("time", f.time.as_deref().map(Json::from)), ("host", f.host.as_deref().map(Json::from))];
+    let known = [
+        ("rank", f.rank.map(Json::from)),
+        ("step", f.step.map(Json::from)),
+        ("time", f.time.as_deref().map(Json::from)),
+        ("host", f.host.as_deref().map(Json::from)),
+    ];
     for (name, value) in known {
         if let Some(value) = value {
             out.insert(name.into(), value);
@@ -60,11 +65,8 @@ pub fn column(line: &str, byte: usize) -> usize {
 pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
     let story = &analysis.story;
     let findings: Vec<Json> = analysis.findings.iter().map(|f| finding(file, f, lines)).collect();
-    let groups: Vec<Json> = story
-        .groups
-        .iter()
-        .map(|g| json!({"lead": g.lead, "members": g.members, "ranks": g.ranks, "went_on": g.went_on}))
-        .collect();
+    let groups: Vec<Json> =
+        story.groups.iter().map(|g| json!({"lead": g.lead, "members": g.members, "ranks": g.ranks, "went_on": g.went_on})).collect();
     let onset = story.onset.map(|o| {
         json!({"finding": o.finding, "step": o.step, "last_finite_step": o.last_finite_step, "last_finite_line": o.last_finite_line.map(|l| l + 1)})
     });

@@ -2,4 +2,5 @@
 
 pub mod check;
 pub mod json;
+pub mod rules;
 pub mod text;

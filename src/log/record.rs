@@ -96,8 +96,28 @@ static PREFIXES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 
 /// Words in front of a number and a colon that name no host.
 const NO_HOST: [&str; 22] = [
-    "step", "epoch", "iter", "iteration", "batch", "line", "layer", "block", "level", "phase", "stage", "cuda", "v", "ep", "gpu", "loss",
-    "top", "fold", "run", "rank", "acc", "seed",
+    "step",
+    "epoch",
+    "iter",
+    "iteration",
+    "batch",
+    "line",
+    "layer",
+    "block",
+    "level",
+    "phase",
+    "stage",
+    "cuda",
+    "v",
+    "ep",
+    "gpu",
+    "loss",
+    "top",
+    "fold",
+    "run",
+    "rank",
+    "acc",
+    "seed",
 ];
 
 /// Takes the prefixes off a clean segment.
@@ -105,7 +125,7 @@ pub fn read(segment: Segment) -> Record {
     let mut record = Record { body: segment, ..Record::default() };
     for _ in 0..MOST_PREFIXES {
         trim_start(&mut record);
-        let Some(length) = peel(&record.body.text, &mut record.prefix) else { break };
+        let Some(length) = glued_carets(&record.body.text).or_else(|| peel(&record.body.text, &mut record.prefix)) else { break };
         record.body = std::mem::take(&mut record.body).skip(length);
         record.indent = 0;
     }
@@ -121,6 +141,13 @@ fn trim_start(record: &mut Record) {
         record.indent += blank;
         record.body = std::mem::take(&mut record.body).skip(blank);
     }
+}
+
+/// Length of a traceback's caret line to which another process's line was glued without a line end.
+fn glued_carets(text: &str) -> Option<usize> {
+    let carets = text.bytes().take_while(|b| matches!(b, b'^' | b'~')).count();
+    let glued = text[carets..].starts_with(|c: char| c == '[' || c.is_ascii_alphanumeric());
+    (carets >= 3 && glued).then_some(carets)
 }
 
 /// Length of the first prefix that fits, whose fields go to `prefix`.
@@ -240,6 +267,7 @@ mod tests {
             ("3: RuntimeError: x", "RuntimeError: x", Some(3)),
             ("[INFO|trainer.py:1812] 2024-12-04 06:02:09,301 >> ***** Running", "***** Running", None),
             ("[1743]   1%| | 10/1752", "1%| | 10/1752", None),
+            ("          ^^^^^^^^[rank1]:[E1003 18:37:01.832146912 ProcessGroupNCCL.cpp:607] [Rank 1] W", "[Rank 1] W", Some(1)),
         ];
         for (line, body, rank) in cases {
             let got = record(line);
@@ -251,7 +279,13 @@ mod tests {
 
     #[test]
     fn messages_keep_their_own_brackets() {
-        for line in ["[PG 0 Rank 3] Timeout", "[enforce fail at alloc_cpu.cpp:75] err", "step1: loss nan", "ERROR: Unexpected bus error", "| 0  N/A |"] {
+        for line in [
+            "[PG 0 Rank 3] Timeout",
+            "[enforce fail at alloc_cpu.cpp:75] err",
+            "step1: loss nan",
+            "ERROR: Unexpected bus error",
+            "| 0  N/A |",
+        ] {
             assert_eq!(record(line).body.text, line);
         }
     }

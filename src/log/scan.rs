@@ -58,7 +58,7 @@ pub struct Match {
 pub struct Capture {
     /// Its name in the pattern.
     pub name: String,
-    /// Its text; white space is missing where the message was wrapped.
+    /// Its text; white space is missing where it was broken over lines.
     pub text: String,
     /// Where it stands.
     pub span: Span,
@@ -224,7 +224,16 @@ impl Reader<'_> {
 
     /// Adds the matches that begin in the first `first` bytes of a joined text.
     #[allow(clippy::too_many_arguments)]
-    fn all_matches(&self, page: usize, patterns: &[Regex], joined: &Joined, first: usize, place: Place, record: &Record, out: &mut Vec<Match>) {
+    fn all_matches(
+        &self,
+        page: usize,
+        patterns: &[Regex],
+        joined: &Joined,
+        first: usize,
+        place: Place,
+        record: &Record,
+        out: &mut Vec<Match>,
+    ) {
         for pattern in patterns {
             let before = out.len();
             for found in pattern.captures_iter(&joined.text).take(MOST_MATCHES) {
@@ -341,6 +350,19 @@ impl<'a> Joined<'a> {
         self.runs.get(run).map_or((0, 0), |&(start, record, offset)| (record, offset + (at - start)))
     }
 
+    /// The text of a range with its white space, where it stands on one line.
+    fn as_written(&self, range: std::ops::Range<usize>) -> String {
+        let (first, start) = self.locate(range.start);
+        let (last, end) = self.locate(floor_border(&self.text, range.end - 1));
+        match self.records.get(first).map(|record| record.body.text.as_str()) {
+            Some(body) if first == last && end >= start => {
+                let stop = end + body[end..].chars().next().map_or(0, char::len_utf8);
+                body[start..stop].to_owned()
+            }
+            _ => self.text[range].to_owned(),
+        }
+    }
+
     fn span(&self, range: std::ops::Range<usize>, place: Place) -> Span {
         let (first, start) = self.locate(range.start);
         let last_char = floor_border(&self.text, range.end.saturating_sub(1)).max(range.start);
@@ -362,7 +384,7 @@ fn captures(pattern: &Regex, found: &Captures<'_>, joined: &Joined<'_>, place: P
         .filter_map(|name| {
             let part = found.name(name)?;
             let span = joined.span(part.range(), place);
-            (!part.is_empty()).then(|| Capture { name: name.to_owned(), text: part.as_str().to_owned(), span })
+            (!part.is_empty()).then(|| Capture { name: name.to_owned(), text: joined.as_written(part.range()), span })
         })
         .collect()
 }

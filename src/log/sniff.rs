@@ -45,7 +45,34 @@ pub fn is_document(head: &str) -> bool {
     }
     let code = count(&|line| {
         let text = line.trim_start();
-        let starts = ["import ", "from ", "def ", "class ", "return ", "if ", "elif ", "else:", "for ", "while ", "try:", "except", "with ", "@", "self.", "async ", "fn ", "let ", "pub ", "use ", "#include", "const ", "var ", "function ", "assert ", "raise "];
+        let starts = [
+            "import ",
+            "from ",
+            "def ",
+            "class ",
+            "return ",
+            "if ",
+            "elif ",
+            "else:",
+            "for ",
+            "while ",
+            "try:",
+            "except",
+            "with ",
+            "@",
+            "self.",
+            "async ",
+            "fn ",
+            "let ",
+            "pub ",
+            "use ",
+            "#include",
+            "const ",
+            "var ",
+            "function ",
+            "assert ",
+            "raise ",
+        ];
         starts.iter().any(|start| text.starts_with(start)) || text.ends_with([';', '{', '}'])
     });
     let frames = count(&|line| line.contains("\", line "));

@@ -74,7 +74,7 @@ const MOST_CANDIDATES: usize = 64;
 
 /// Tells the story of all matches of a text.
 pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
-    let mut findings: Vec<Finding> = resolve(matches, rules).into_iter().map(|m| build(m, rules)).collect();
+    let mut findings: Vec<Finding> = resolve(matches, rules).into_iter().map(|m| build(m, rules, lines)).collect();
     let mut story = Story::default();
     if findings.is_empty() {
         return Analysis { findings, story };
@@ -107,7 +107,7 @@ fn resolve<'m>(matches: &'m [Match], rules: &Rules) -> Vec<&'m Match> {
     kept
 }
 
-fn build(m: &Match, rules: &Rules) -> Finding {
+fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Finding {
     let page = &rules.pages()[m.page];
     let front = &page.front;
     let mut numbers: Vec<Number> = Vec::new();
@@ -119,6 +119,9 @@ fn build(m: &Match, rules: &Rules) -> Finding {
             }
             None => texts.push((capture.name.clone(), capture.text.clone())),
         }
+    }
+    if let Some(name) = front.verdict.as_deref().and_then(|_| allocator_variable(m, lines)) {
+        texts.push(("alloc_conf".to_owned(), name));
     }
     let judged = front.verdict.as_deref().and_then(|name| verdict::judge(name, &mut numbers, &texts, front.cause));
     let (cause, verdict) = match judged {
@@ -146,6 +149,16 @@ fn build(m: &Match, rules: &Rules) -> Finding {
         texts,
         verdict,
     }
+}
+
+/// The allocator's environment variable as the advice behind the message names it: the name differs by release and device.
+fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
+    (m.span.end_line..m.span.end_line + 4).find_map(|i| {
+        let line = lines.line(i);
+        let at = line.find("_ALLOC_CONF")?;
+        let start = line[..at].rfind("PYTORCH").filter(|start| at - start < 16)?;
+        Some(line[start..at + "_ALLOC_CONF".len()].to_owned())
+    })
 }
 
 /// The first template whose placeholders are all present, filled in.

@@ -57,10 +57,7 @@ impl Segment {
         if text.is_empty() {
             return;
         }
-        let joins = self
-            .runs
-            .last()
-            .is_some_and(|&(clean, start)| start + (self.text.len() - clean) == raw);
+        let joins = self.runs.last().is_some_and(|&(clean, start)| start + (self.text.len() - clean) == raw);
         if !joins {
             self.runs.push((self.text.len(), raw));
         }

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 
 pub mod clean;
 
-
 /// All lines of a text, however it is stored.
 ///
 /// A text has at least one line; a final LF is followed by an empty last line. Lines come without their line end.

@@ -123,8 +123,8 @@ impl Page {
     /// The first mistake, with its line.
     pub fn parse(file: &str, text: Cow<'static, str>) -> Result<Page, PageProblem> {
         let problem = |line: usize, message: String| PageProblem { file: file.to_owned(), line, message };
-        let (open, front_text, close) = split_front(&text)
-            .ok_or_else(|| problem(1, "the page must begin with front matter between two `+++` lines".to_owned()))?;
+        let (open, front_text, close) =
+            split_front(&text).ok_or_else(|| problem(1, "the page must begin with front matter between two `+++` lines".to_owned()))?;
         let front: Front = toml::from_str(front_text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start);
             let line = open + front_text[..at.min(front_text.len())].matches('\n').count();

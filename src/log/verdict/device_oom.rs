@@ -5,7 +5,8 @@
 //! process. `free` and `total` are the device's (`cudaMemGetInfo`), the rest is this process's own.
 //!
 //! Order of the verdict: one allocation too large for the card; a limit below the card; fragmentation; memory held by
-//! others; more free than was asked for and nothing explains it; honestly full. Numbers that contradict each other are
+//! others; a limit that is not printed, or nothing that explains it, when much more was free than was asked for;
+//! honestly full. Numbers that contradict each other are
 //! named and nothing is derived from them.
 
 use crate::log::finding::Number;
@@ -21,6 +22,12 @@ const FRAGMENTED_SHARE: f64 = 0.10;
 const OTHERS_SHARE: f64 = 0.15;
 /// ... and this many bytes on: a CUDA context is smaller.
 const OTHERS_BYTES: u64 = 3 << 29;
+/// Free memory below this share of the card explains nothing: the card is full.
+const SPARE_SHARE: f64 = 0.05;
+/// Free memory of this many times the request that was refused all the same speaks of a limit that is not printed.
+const UNPRINTED_LIMIT: u64 = 10;
+/// The allocator's smallest segments are 2 and 20 MiB.
+const SMALL_SEGMENTS: u64 = 20 << 20;
 /// Messages print two decimals; sums may be off by this much.
 const ROUNDING: u64 = 32 << 20;
 /// The CUDA context and libraries of one process take at most about this much beside the allocator.
@@ -96,11 +103,13 @@ pub fn judge(numbers: &[Number], texts: &[(String, String)]) -> Option<DeviceOom
     }
     let mut oom = DeviceOom { tried, total, free: get("free"), allocated: get("allocated"), limit: get("limit"), ..DeviceOom::default() };
     let unused = get("reserved_unallocated");
-    oom.reserved = get("reserved").or_else(|| Some(oom.allocated? + unused?));
+    // torch 1.0 to 1.3 print `cached`; captured logs show the cache beside the live blocks, not around them.
+    let beside = get("cached").filter(|&cached| oom.allocated.is_some_and(|allocated| cached < allocated));
+    let unused = unused.or(beside);
+    oom.reserved = get("reserved").or_else(|| oom.allocated?.checked_add(unused?)).or_else(|| get("cached"));
     oom.unused = unused.or_else(|| oom.reserved?.checked_sub(oom.allocated?));
     oom.contradictions = contradictions(&oom, get("process_in_use"));
-    let impossible = oom.contradictions.iter().any(|c| *c != Contradiction::ReservedAndFreeAboveTotal);
-    if !impossible && oom.contradictions.is_empty() {
+    if oom.contradictions.is_empty() {
         add_others(&mut oom, get("process_in_use"), get("other_processes_in_use"));
     }
     oom.cause = cause(&oom, texts);
@@ -180,10 +189,20 @@ fn cause(oom: &DeviceOom, texts: &[(String, String)]) -> Cause {
     if oom.others.is_some_and(|others| share(others.bytes) >= OTHERS_SHARE && others.bytes >= OTHERS_BYTES) {
         return Cause::OtherProcess;
     }
-    if oom.free.is_some_and(|free| free > tried) {
-        return Cause::Unknown;
+    match oom.free {
+        Some(free) if free > tried && share(free) >= SPARE_SHARE => unexplained(tried, free),
+        _ => Cause::DeviceFull,
     }
-    Cause::DeviceFull
+}
+
+/// Much was free and the request was refused all the same.
+///
+/// The driver refuses an ordinary request beside many times its size only when a limit stands in between that the message
+/// does not print (a memory fraction since torch 2.1, a share of a container). Requests of one smallest segment fail for
+/// other reasons too (mappings or handles used up), so they stay unexplained.
+fn unexplained(tried: u64, free: u64) -> Cause {
+    let many = free / tried.max(1) >= UNPRINTED_LIMIT;
+    if many && tried > SMALL_SEGMENTS { Cause::MemoryLimit } else { Cause::Unknown }
 }
 
 #[cfg(test)]
@@ -208,25 +227,49 @@ mod tests {
     #[test]
     fn the_order_of_causes() {
         let new = |tried, total, free, process, allocated, unused| {
-            account(&[("tried", tried), ("total", total), ("free", free), ("process_in_use", process), ("allocated", allocated), ("reserved_unallocated", unused)]).cause
+            account(&[
+                ("tried", tried),
+                ("total", total),
+                ("free", free),
+                ("process_in_use", process),
+                ("allocated", allocated),
+                ("reserved_unallocated", unused),
+            ])
+            .cause
         };
         assert_eq!(new("50 GiB", "79.15 GiB", "60 GiB", "10 GiB", "9 GiB", "500 MiB"), Cause::SingleHugeAllocation);
         assert_eq!(new("2 GiB", "79.15 GiB", "1 GiB", "78 GiB", "60 GiB", "17 GiB"), Cause::Fragmentation);
         assert_eq!(new("2 GiB", "79.15 GiB", "1 GiB", "40 GiB", "38 GiB", "1 GiB"), Cause::OtherProcess);
         assert_eq!(new("2 GiB", "79.15 GiB", "1 GiB", "78 GiB", "76 GiB", "1 GiB"), Cause::DeviceFull);
-        assert_eq!(new("98 MiB", "4 GiB", "2.86 GiB", "500 MiB", "254 MiB", "97 MiB"), Cause::Unknown);
+        assert_eq!(new("98 MiB", "4 GiB", "2.86 GiB", "1.1 GiB", "254 MiB", "97 MiB"), Cause::MemoryLimit);
+        assert_eq!(new("2 MiB", "288 GiB", "203 GiB", "84 GiB", "68 GiB", "15 GiB"), Cause::Unknown);
+        assert_eq!(new("1 GiB", "24 GiB", "3 GiB", "20.9 GiB", "19 GiB", "1 GiB"), Cause::Unknown);
+        assert_eq!(new("32 MiB", "4 GiB", "41 MiB", "3.94 GiB", "3.6 GiB", "2 MiB"), Cause::DeviceFull);
     }
 
     #[test]
     fn a_container_does_not_take_itself_for_another() {
-        let oom = account(&[("tried", "64 MiB"), ("total", "23.6 GiB"), ("free", "20 MiB"), ("other_processes_in_use", "23.5 GiB"), ("allocated", "22 GiB"), ("reserved_unallocated", "1 GiB")]);
+        let oom = account(&[
+            ("tried", "64 MiB"),
+            ("total", "23.6 GiB"),
+            ("free", "20 MiB"),
+            ("other_processes_in_use", "23.5 GiB"),
+            ("allocated", "22 GiB"),
+            ("reserved_unallocated", "1 GiB"),
+        ]);
         assert_eq!(oom.cause, Cause::DeviceFull);
         assert!(!oom.others.unwrap().with_own_context);
     }
 
     #[test]
     fn impossible_numbers_are_named_and_nothing_is_derived() {
-        let oom = account(&[("tried", "2.00 GiB"), ("total", "8.00 GiB"), ("allocated", "6.32 GiB"), ("free", "1.56 GiB"), ("reserved", "7.88 GiB")]);
+        let oom = account(&[
+            ("tried", "2.00 GiB"),
+            ("total", "8.00 GiB"),
+            ("allocated", "6.32 GiB"),
+            ("free", "1.56 GiB"),
+            ("reserved", "7.88 GiB"),
+        ]);
         assert_eq!((oom.cause, oom.others), (Cause::Unknown, None));
         assert_eq!(oom.contradictions, [Contradiction::ReservedAndFreeAboveTotal]);
     }

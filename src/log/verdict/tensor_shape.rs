@@ -58,9 +58,13 @@ mod tests {
 
     #[test]
     fn a_shape_has_bytes() {
-        let texts = [("shape", "64, 3, 224, 224"), ("dtype", "float"), ("allocator", "GPU_0_bfc")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        let texts =
+            [("shape", "64, 3, 224, 224"), ("dtype", "float"), ("allocator", "GPU_0_bfc")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         let tensor = judge(&texts).unwrap();
         assert_eq!((tensor.bytes, tensor.cause), (38_535_168, Cause::DeviceFull));
-        assert_eq!(judge(&[("shape".to_owned(), "9999999999,9999999999,9999999999".to_owned()), ("dtype".to_owned(), "float".to_owned())]), None);
+        assert_eq!(
+            judge(&[("shape".to_owned(), "9999999999,9999999999,9999999999".to_owned()), ("dtype".to_owned(), "float".to_owned())]),
+            None
+        );
     }
 }
