@@ -124,10 +124,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Finding {
         texts.push(("alloc_conf".to_owned(), name));
     }
     let judged = front.verdict.as_deref().and_then(|name| verdict::judge(name, &mut numbers, &texts, front.cause));
-    let (cause, verdict) = match judged {
-        Some((cause, verdict)) => (cause, Some(verdict)),
-        None => (front.cause, None),
-    };
+    let (cause, verdict) = judged.unwrap_or((front.cause, None));
     let whole = |name: &str| numbers.iter().find(|n| n.name == name).map(|n| n.value.as_f64()).filter(|x| *x >= 0.0);
     let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
     Finding {
