@@ -209,7 +209,9 @@ fn same_event(a: &Finding, b: &Finding) -> bool {
         // Non-finite values in the loss, in the gradient and in their hooks are one event; overflow lines are another.
         return (a.cause == b.cause && a.severity == b.severity) || (is_non_finite(a) && is_non_finite(b));
     }
-    a.rule == b.rule && a.cause == b.cause && a.text("xid") == b.text("xid")
+    // Reports with different numbers are different reports; Xids of one page are told apart by their number.
+    let same_number = |name: &str| a.number(name).map(|n| n.value) == b.number(name).map(|n| n.value);
+    a.rule == b.rule && a.cause == b.cause && same_number("xid") && (a.kind != Kind::Report || a.message == b.message)
 }
 
 fn is_non_finite(f: &Finding) -> bool {
