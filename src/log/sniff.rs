@@ -78,7 +78,8 @@ pub fn is_document(head: &str) -> bool {
         starts.iter().any(|start| text.starts_with(start)) || text.ends_with(';') || opens_block
     });
     let frames = count(&|line| line.contains("\", line "));
-    share(code, 0.35) && frames * 4 < code
+    // One line that ends in a brace is a message as likely as code.
+    code >= 3 && share(code, 0.35) && frames * 4 < code
 }
 
 #[cfg(test)]
@@ -97,6 +98,7 @@ mod tests {
         assert!(!is_document("ValueError: bad\nlosses = {'cls': nan}\n"));
         assert!(!is_document("[INFO] json = {\n    \"fp16\": {\n        \"enabled\": true\n    }\n}\nstep 1\n"));
         assert!(is_document("int f(int x) {\n    int y = x;\n    y += 2;\n    return y;\n}\n"));
+        assert!(!is_document("RuntimeError: worker failed: {}\n"));
         assert!(!is_document(""));
         assert!(looks_like_log("/tmp/train.log", "", "step 1\n"));
         assert!(looks_like_log("slurm-123.out", "plaintext", "step 1\n"));
