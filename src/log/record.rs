@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use regex::{Regex, RegexSet};
 
+use super::rules::page::ascii;
 use crate::text::clean::Segment;
 use crate::text::floor_border;
 
@@ -100,7 +101,7 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         // a quotation mark of a mail or an issue
         r"> ".to_owned(),
     ];
-    let forms: Vec<String> = forms.iter().map(|form| format!("^(?:{form})")).collect();
+    let forms: Vec<String> = forms.iter().map(|form| ascii(&format!("^(?:{form})"), true)).collect();
     let each = forms.iter().map(|form| Regex::new(form)).collect::<Result<_, _>>().ok()?;
     Some(Forms { set: RegexSet::new(&forms).ok()?, each })
 });
@@ -203,7 +204,7 @@ fn names_no_host(host: &str) -> bool {
 }
 
 static SOURCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(concat!(
+    let source = concat!(
         r#"^(?:(?:[-=]*>|[❱>|│E]|\d{1,5})\s+)*(?:"#,
         r#"(?:raise|assert|return|yield|except|elif|else|with|import|from|def|class|async|await|throw|catch)\b[^:]*[\w("'.]"#,
         r#"|(?:if|for|while)\s+\S.*:$"#,
@@ -212,8 +213,8 @@ static SOURCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"|[\w.\[\]]+(?:\s*,\s*[\w.]+)*\s*[-+*/|&]?=\s*[\w.]+\("#,
         r#"|#[^~\d]|//|/\*|\*\s|\+\+\+|---\s|@@|diff --git|\$\s|grep\b|echo\b|def\b"#,
         r#")"#
-    ))
-    .ok()
+    );
+    Regex::new(&ascii(source, true)).ok()
 });
 
 /// Is this the header of a traceback frame: `File "x.py", line 12, in f`?
