@@ -1,1 +1,15 @@
-//! trainwreck explains why a training or serving run died.
+//! trainwreck explains why a training or serving run died, and says what each number of its log counts.
+//!
+//! - [`text`]: what an editor or a pipe gives us: lines, positions, and the clean view of a line.
+//! - [`log`]: reading logs: rule pages, the gate, findings, verdicts over numbers, the story of a run.
+//! - [`explain`]: findings to words: Markdown for hovers, plain text for terminals.
+//! - [`files`]: files for the faces: bytes to text, a workspace's own rule pages.
+//! - [`cli`]: the terminal's face: `check`, `rules`, `explain`.
+//!
+//! The analysis knows neither a protocol nor a disk nor a clock; any text gives an analysis.
+
+pub mod cli;
+pub mod explain;
+pub mod files;
+pub mod log;
+pub mod text;

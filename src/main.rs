@@ -1,3 +1,46 @@
 //! The binary: picks a face and maps its outcome to an exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use trainwreck::cli;
+
+/// Explains why a training or serving run died.
+#[derive(Parser)]
+#[command(name = "trainwreck", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Read logs and say why the run died
+    Check(cli::check::CheckArgs),
+    /// List the rule pages
+    Rules(cli::rules::RulesArgs),
+    /// Print a rule's page
+    Explain(cli::rules::ExplainArgs),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Check(args) => cli::check::run(&args),
+        Command::Rules(args) => cli::rules::list(&args),
+        Command::Explain(args) => cli::rules::explain(&args),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(2)),
+        Err(e) if is_closed_pipe(&e) => ExitCode::SUCCESS,
+        Err(e) => {
+            use std::io::Write as _;
+            let _ = writeln!(anstream::stderr(), "trainwreck: {e:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A reader that has seen enough is no error.
+fn is_closed_pipe(e: &anyhow::Error) -> bool {
+    e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}

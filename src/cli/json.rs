@@ -1,0 +1,83 @@
+//! Machine-readable findings: `jsonl` prints one object a finding, `json` adds the story.
+//!
+//! The form is stable: lines and columns are 1-based, columns count characters of the original line, sizes are integer
+//! bytes. Every finding is listed, repeats too.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value as Json, json};
+
+use crate::log::units::Value;
+use crate::log::{Analysis, Finding};
+use crate::text::Lines;
+
+/// One finding as an object.
+pub fn finding(file: &str, f: &Finding, lines: &dyn Lines) -> Json {
+    let mut out = Map::new();
+    out.insert("file".into(), file.into());
+    out.insert("line".into(), (f.span.line + 1).into());
+    out.insert("column".into(), column(&lines.line(f.span.line), f.span.start).into());
+    out.insert("end_line".into(), (f.span.end_line + 1).into());
+    out.insert("end_column".into(), column(&lines.line(f.span.end_line), f.span.end).into());
+    out.insert("rule".into(), Json::from(&*f.rule));
+    out.insert("kind".into(), f.kind.as_str().into());
+    out.insert("cause".into(), f.cause.as_str().into());
+    out.insert("severity".into(), f.severity.as_str().into());
+    out.insert("confidence".into(), f.confidence.as_str().into());
+    out.insert("role".into(), f.role.as_str().into());
+    out.insert("message".into(), f.message.as_str().into());
+    let numbers: Map<String, Json> = f.numbers.iter().map(|n| (n.name.clone(), number(n.value))).collect();
+    out.insert("numbers".into(), numbers.into());
+    let known = [
+        ("rank", f.rank.map(Json::from)),
+        ("step", f.step.map(Json::from)),
+        ("time", f.time.as_deref().map(Json::from)),
+        ("host", f.host.as_deref().map(Json::from)),
+    ];
+    for (name, value) in known {
+        if let Some(value) = value {
+            out.insert(name.into(), value);
+        }
+    }
+    out.into()
+}
+
+/// Bytes as an integer, other numbers as they are; non-finite ones as a word, since JSON has none.
+fn number(value: Value) -> Json {
+    match value {
+        Value::Bytes(n) => n.into(),
+        Value::Int(n) => n.into(),
+        Value::Float(x) if x.is_finite() => x.into(),
+        Value::Float(x) => x.to_string().into(),
+    }
+}
+
+/// The 1-based column of a byte, counted in characters.
+pub fn column(line: &str, byte: usize) -> usize {
+    let head: Cow<'_, str> = match line.get(..byte) {
+        Some(head) => Cow::Borrowed(head),
+        None => Cow::Owned(String::from_utf8_lossy(&line.as_bytes()[..byte.min(line.len())]).into_owned()),
+    };
+    head.chars().count() + 1
+}
+
+/// The findings and the story of one file.
+pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
+    let story = &analysis.story;
+    let findings: Vec<Json> = analysis.findings.iter().map(|f| finding(file, f, lines)).collect();
+    let groups: Vec<Json> =
+        story.groups.iter().map(|g| json!({"lead": g.lead, "members": g.members, "ranks": g.ranks, "went_on": g.went_on})).collect();
+    let onset = story.onset.map(|o| {
+        json!({"finding": o.finding, "step": o.step, "last_finite_step": o.last_finite_step, "last_finite_line": o.last_finite_line.map(|l| l + 1)})
+    });
+    json!({
+        "file": file,
+        "findings": findings,
+        "story": {
+            "root_cause": story.root,
+            "groups": groups,
+            "onset": onset,
+            "last_step": story.last_step.map(|(step, line)| json!({"step": step, "line": line + 1})),
+        },
+    })
+}

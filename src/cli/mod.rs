@@ -1,0 +1,6 @@
+//! The terminal's face. One file a command, one file an output format.
+
+pub mod check;
+pub mod json;
+pub mod rules;
+pub mod text;

@@ -1,0 +1,213 @@
+//! The report for people: the root cause with its line, verdict, account and first remedies, then what followed from it.
+
+use std::io::Write;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use crate::explain::texts::{Language, fill, text};
+use crate::explain::{self, device_oom};
+use crate::log::rules::Rules;
+use crate::log::verdict::Verdict;
+use crate::log::vocabulary::{Role, Severity};
+use crate::log::{Analysis, Finding};
+use crate::text::{Lines, StrLines, floor_border};
+
+/// A line is shown in a window of about this many bytes around the message.
+const WINDOW: usize = 150;
+/// Remedies shown in a report.
+const MOST_REMEDIES: usize = 3;
+/// Events listed under one heading.
+const MOST_EVENTS: usize = 10;
+/// The language of the terminal's report.
+const LANGUAGE: Language = Language::English;
+
+/// Counts over all files.
+#[derive(Debug, Default)]
+pub struct Summary {
+    files: usize,
+    with_findings: usize,
+}
+
+impl Summary {
+    /// Writes the closing line.
+    ///
+    /// # Errors
+    /// When the output cannot be written.
+    pub fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let key = if self.files == 1 { "report.file" } else { "report.files" };
+        let values = [("files", self.files.to_string()), ("with", self.with_findings.to_string())];
+        if self.files == 1 && self.with_findings == 1 {
+            return Ok(());
+        }
+        writeln!(out, "{}", fill(LANGUAGE, key, &values))
+    }
+}
+
+/// Writes the report of one file; nothing for a file without findings.
+///
+/// # Errors
+/// When the output cannot be written.
+pub fn write(
+    out: &mut dyn Write,
+    name: &str,
+    analysis: &Analysis,
+    lines: &StrLines<'_>,
+    rules: &Rules,
+    all: bool,
+    summary: &mut Summary,
+) -> std::io::Result<()> {
+    summary.files += 1;
+    if analysis.findings.is_empty() {
+        return Ok(());
+    }
+    summary.with_findings += 1;
+    let page = Page { name, analysis, lines, rules };
+    if all {
+        for index in 0..analysis.findings.len() {
+            page.event(out, index, true)?;
+        }
+    } else if let Some(root) = analysis.story.root {
+        page.event(out, root, true)?;
+        page.list(out, "report.followed", |f| matches!(f.role, Role::Consequence | Role::Confirmation))?;
+        page.list(out, "report.also", |f| f.role == Role::Context)?;
+    } else {
+        let loud: Vec<usize> = page.leads(|f| f.severity != Severity::Info).collect();
+        for &index in loud.iter().take(MOST_EVENTS) {
+            page.event(out, index, true)?;
+        }
+        if !loud.is_empty() {
+            writeln!(out, "{}", text(LANGUAGE, "report.none"))?;
+        }
+        page.list(out, "report.also", |f| f.severity == Severity::Info)?;
+    }
+    if let Some((step, line)) = analysis.story.last_step {
+        writeln!(out, "{}: {step} ({name}:{})", text(LANGUAGE, "report.last-step"), line + 1)?;
+    }
+    let hidden = analysis.findings.len() - analysis.story.groups.len();
+    if !all && hidden > 0 {
+        writeln!(out, "{}", fill(LANGUAGE, "report.hidden", &[("count", hidden.to_string())]))?;
+    }
+    writeln!(out)
+}
+
+struct Page<'a> {
+    name: &'a str,
+    analysis: &'a Analysis,
+    lines: &'a StrLines<'a>,
+    rules: &'a Rules,
+}
+
+impl Page<'_> {
+    /// Leads of groups that do not hold the root cause.
+    fn leads<'s>(&'s self, keep: impl Fn(&Finding) -> bool + 's) -> impl Iterator<Item = usize> + 's {
+        let root = self.analysis.story.root;
+        self.analysis
+            .story
+            .groups
+            .iter()
+            .filter(move |group| root.is_none_or(|root| !group.members.contains(&root)))
+            .map(|group| group.lead)
+            .filter(move |&lead| keep(&self.analysis.findings[lead]))
+    }
+
+    fn list(&self, out: &mut dyn Write, heading: &'static str, keep: impl Fn(&Finding) -> bool) -> std::io::Result<()> {
+        let leads: Vec<usize> = self.leads(keep).collect();
+        if leads.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "{}:", text(LANGUAGE, heading))?;
+        for &index in leads.iter().take(MOST_EVENTS) {
+            let finding = &self.analysis.findings[index];
+            writeln!(out, "  {}:{}  {}", self.name, finding.span.line + 1, one_line(&explain::diagnostic_message(self.analysis, index)))?;
+        }
+        Ok(())
+    }
+
+    fn event(&self, out: &mut dyn Write, index: usize, with_remedies: bool) -> std::io::Result<()> {
+        let finding = &self.analysis.findings[index];
+        let line = self.lines.line(finding.span.line);
+        let (shown, span) =
+            window(&line, finding.span.start, if finding.span.end_line == finding.span.line { finding.span.end } else { line.len() });
+        let level = match finding.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+            Severity::Info => Level::INFO,
+        };
+        let title = one_line(&explain::diagnostic_message(self.analysis, index));
+        let label = explain::hint(self.analysis, index).unwrap_or_else(|| text(LANGUAGE, role_key(finding.role)).to_owned());
+        let answer = explain::answer_plain(finding, self.rules);
+        let remedies = self.remedies(finding, with_remedies);
+        let account = account(finding);
+        let snippet = Snippet::source(shown.as_str())
+            .path(self.name)
+            .line_start(finding.span.line + 1)
+            .annotation(AnnotationKind::Primary.span(span).label(label.as_str()));
+        let mut group: Group<'_> =
+            level.primary_title(title.as_str()).id(&*finding.rule).element(snippet).element(Level::NOTE.message(answer.as_str()));
+        if let Some(account) = &account {
+            group = group.element(Level::NOTE.message(account.as_str()));
+        }
+        if let Some(remedies) = &remedies {
+            group = group.element(Level::HELP.message(remedies.as_str()));
+        }
+        writeln!(out, "{}\n", Renderer::styled().render(&[group]))
+    }
+
+    fn remedies(&self, finding: &Finding, wanted: bool) -> Option<String> {
+        let items = explain::remedies(finding, self.rules, MOST_REMEDIES);
+        if !wanted || items.is_empty() {
+            return None;
+        }
+        let lines: Vec<String> = items.iter().enumerate().map(|(i, item)| format!("{}. {}", i + 1, item.trim())).collect();
+        Some(format!("{}\n{}", text(LANGUAGE, "report.do"), lines.join("\n")))
+    }
+}
+
+fn role_key(role: Role) -> &'static str {
+    match role {
+        Role::RootCause => "role.root-cause",
+        Role::Consequence => "role.consequence",
+        Role::Repeat => "role.repeat",
+        Role::Confirmation => "role.confirmation",
+        Role::Context => "role.context",
+    }
+}
+
+/// The account of the card, a row a line.
+fn account(finding: &Finding) -> Option<String> {
+    let Some(Verdict::DeviceOom(oom)) = &finding.verdict else { return None };
+    let rows = device_oom::rows(oom, LANGUAGE)?;
+    let width = rows.iter().map(|row| row.label.chars().count()).max()?;
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{:width$}  {:>12}  {}", row.label, crate::log::units::binary(row.bytes), row.bar).trim_end().to_owned())
+        .collect();
+    Some(format!("{}\n{}", text(LANGUAGE, "table.head"), lines.join("\n")))
+}
+
+/// A part of the line around the message, without control characters, and where the message stands in it.
+fn window(line: &str, start: usize, end: usize) -> (String, Range<usize>) {
+    let from = if line.len() <= 2 * WINDOW { 0 } else { floor_border(line, start.saturating_sub(WINDOW / 5)) };
+    let start = floor_border(line, start).max(from);
+    let to = floor_border(line, (from + WINDOW + 60).max(start + 20)).max(start);
+    let end = floor_border(line, end).clamp(start, to);
+    let mut shown = String::new();
+    let add = |shown: &mut String, part: &str| shown.extend(part.chars().map(|c| if c.is_control() { ' ' } else { c }));
+    if from > 0 {
+        shown.push_str("... ");
+    }
+    add(&mut shown, &line[from..start]);
+    let a = shown.len();
+    add(&mut shown, &line[start..end]);
+    let b = shown.len();
+    add(&mut shown, &line[end..to]);
+    if to < line.len() {
+        shown.push_str(" ...");
+    }
+    (shown, a..b)
+}
+
+fn one_line(message: &str) -> String {
+    message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

@@ -1,0 +1,120 @@
+//! Markdown and plain text: escaping what a log says, picking the parts of a page's prose that fit.
+
+use crate::log::Finding;
+use crate::log::vocabulary::Cause;
+
+/// Text of a log as inline code: nothing in it can become Markdown, HTML or a link.
+pub fn code(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c == '`' || c.is_control() { ' ' } else { c }).take(200).collect();
+    let clean = clean.trim();
+    if clean.is_empty() { "` `".to_owned() } else { format!("`{clean}`") }
+}
+
+/// Text of a log between Markdown words.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars().take(400) {
+        if c.is_control() {
+            out.push(' ');
+            continue;
+        }
+        if matches!(c, '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '(' | ')' | '#' | '|' | '!' | '~' | '&') {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Markdown without its marks, for a terminal.
+pub fn plain(markdown: &str) -> String {
+    markdown.replace("**", "").replace('`', "")
+}
+
+/// An item of a list in a page's prose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// The causes it is for; empty: all.
+    pub causes: Vec<Cause>,
+    /// Its text, continuation lines too, without the mark.
+    pub text: String,
+}
+
+/// The items of a section's list. Text in front of the list is left out.
+pub fn items(section: &str) -> Vec<Item> {
+    let mut out: Vec<Item> = Vec::new();
+    for line in section.lines() {
+        match item_start(line) {
+            Some(text) => {
+                let (causes, text) = causes_of(text);
+                out.push(Item { causes, text: text.to_owned() });
+            }
+            None => {
+                if let Some(item) = out.last_mut() {
+                    item.text.push('\n');
+                    item.text.push_str(line);
+                }
+            }
+        }
+    }
+    for item in &mut out {
+        item.text.truncate(item.text.trim_end().len());
+    }
+    out
+}
+
+fn item_start(line: &str) -> Option<&str> {
+    if let Some(text) = line.strip_prefix("- ").or_else(|| line.strip_prefix("* ")) {
+        return Some(text);
+    }
+    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| line[digits..].strip_prefix(". ")).flatten()
+}
+
+/// `[fragmentation, device-full] text` → causes and text.
+fn causes_of(text: &str) -> (Vec<Cause>, &str) {
+    let Some((inside, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) else { return (Vec::new(), text) };
+    let causes: Option<Vec<Cause>> = inside.split([',', ' ']).filter(|w| !w.is_empty()).map(Cause::parse).collect();
+    match causes {
+        Some(causes) if !causes.is_empty() => (causes, rest.trim_start()),
+        _ => (Vec::new(), text),
+    }
+}
+
+/// The items that fit a finding, with the finding's values filled in.
+pub fn fitting(section: &str, finding: &Finding) -> Vec<String> {
+    items(section)
+        .into_iter()
+        .filter(|item| item.causes.is_empty() || item.causes.contains(&finding.cause))
+        .map(|item| values(&item.text, finding))
+        .collect()
+}
+
+/// Prose with the placeholders that the finding knows filled in.
+pub fn values(text: &str, finding: &Finding) -> String {
+    let mut out = text.replace("{alloc_conf}", finding.text("alloc_conf").unwrap_or("PYTORCH_CUDA_ALLOC_CONF"));
+    for number in &finding.numbers {
+        out = out.replace(&format!("{{{}}}", number.name), &escape(&number.shown()));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_have_items_with_causes() {
+        let section = "Some words.\n\n1. [fragmentation] Set it:\n   `x=1`\n2. [link](y) Other.\n- plain\n";
+        let all = items(section);
+        assert_eq!(all.len(), 3);
+        assert_eq!(all[0], Item { causes: vec![Cause::Fragmentation], text: "Set it:\n   `x=1`".to_owned() });
+        assert!(all[1].causes.is_empty() && all[1].text.starts_with("[link]"));
+    }
+
+    #[test]
+    fn log_text_cannot_become_markdown() {
+        assert_eq!(code("a`b\n[x](command:y)"), "`a b [x](command:y)`");
+        assert_eq!(escape("<img>[x](y)"), "\\<img\\>\\[x\\]\\(y\\)");
+    }
+}

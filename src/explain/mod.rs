@@ -1,0 +1,337 @@
+//! Findings to words: Markdown for hovers, plain text for diagnostics and terminals.
+//!
+//! The first line is the answer. What a log says reaches Markdown only escaped.
+
+pub mod device_oom;
+pub mod markdown;
+pub mod texts;
+
+use crate::log::finding::{Finding, Number, Span};
+use crate::log::rules::{Page, Rules};
+use crate::log::units::{self, Unit, Value};
+use crate::log::verdict::{TensorShape, Verdict};
+use crate::log::vocabulary::Role;
+use crate::log::{Analysis, story};
+use texts::{Language, fill, text};
+
+/// A tensor below this many bytes is small against any card.
+const SMALL_TENSOR: u64 = 1 << 30;
+/// Ranks written out one by one; more are written as ranges anyway.
+const MOST_RANGES: usize = 12;
+
+/// What a hover shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HoverText {
+    /// Markdown.
+    pub markdown: String,
+    /// What it speaks of.
+    pub span: Span,
+}
+
+/// The hover at a position: a number of a message, or the message.
+pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize) -> Option<HoverText> {
+    let language = Language::English;
+    let index = story::at_position(&analysis.findings, line, column).or_else(|| only_one_on(analysis, line))?;
+    let finding = &analysis.findings[index];
+    let page = rules.page(&finding.rule)?;
+    if let Some((number, span)) = story::number_at(finding, line, column) {
+        return Some(HoverText { markdown: number_hover(number, finding, page, language), span });
+    }
+    Some(HoverText { markdown: finding_hover(analysis, index, page, language), span: finding.span })
+}
+
+/// Beside a finding's range, its line still explains it when it is the only one.
+fn only_one_on(analysis: &Analysis, line: usize) -> Option<usize> {
+    let mut here = story::at_line(&analysis.findings, line).map(|(i, _)| i);
+    let first = here.next()?;
+    here.next().is_none().then_some(first)
+}
+
+/// What a number counts.
+fn number_hover(number: &Number, finding: &Finding, page: &Page, language: Language) -> String {
+    let mut out = format!("**{}** · `{}`", markdown::escape(&number.text), number.name);
+    if let Value::Bytes(bytes) = number.value {
+        out.push_str(&format!(" · {}", fill(language, "number.bytes", &[("bytes", units::grouped(bytes))])));
+        if number.name != "total" {
+            if let Some(total) = finding.bytes("total").filter(|&total| total >= bytes) {
+                let values = [("share", device_oom::percent(bytes, total)), ("total", units::binary(total))];
+                out.push_str(&format!(" · {}", fill(language, "number.share", &values)));
+            }
+        }
+    }
+    if number.unit == Unit::Ms {
+        out.push_str(&format!(" · {}", units::duration(number.value.as_f64())));
+    }
+    if let Some(meaning) = number_meaning(page, &number.name) {
+        out.push_str("\n\n");
+        out.push_str(&markdown::values(&meaning, finding));
+    }
+    out
+}
+
+/// The page's entry for a number.
+fn number_meaning(page: &Page, name: &str) -> Option<String> {
+    let mark = format!("`{name}`");
+    markdown::items(page.section("The numbers"))
+        .into_iter()
+        .find_map(|item| Some(item.text.strip_prefix(&mark)?.trim_start_matches([':', ' ', '—', '-']).to_owned()))
+}
+
+fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Language) -> String {
+    let finding = &analysis.findings[index];
+    let mut parts = vec![format!("**{}**", answer(finding, page, language))];
+    parts.extend(more_of_the_verdict(finding, language));
+    parts.push(place_in_the_story(analysis, index, language));
+    if let Some(Verdict::DeviceOom(oom)) = &finding.verdict {
+        parts.extend(device_oom::table(oom, language));
+    }
+    if finding.verdict.is_some() || answer_is_whole(page) {
+        // The first sentence stands above; the rest of the meaning follows it.
+        parts.extend(rest_of_meaning(page, finding));
+    }
+    let list = |key: &str, heading: &str| -> Option<String> {
+        let items = markdown::fitting(page.section(heading), finding);
+        (!items.is_empty()).then(|| {
+            let lines: Vec<String> = items.iter().enumerate().map(|(i, item)| format!("{}. {item}", i + 1)).collect();
+            format!("**{}**\n\n{}", text(language, key), lines.join("\n"))
+        })
+    };
+    parts.extend(list("section.do", "What to do"));
+    let no: Vec<String> = markdown::fitting(page.section("What does not help"), finding).iter().map(|item| format!("- {item}")).collect();
+    if !no.is_empty() {
+        parts.push(format!("**{}**\n\n{}", text(language, "section.no"), no.join("\n")));
+    }
+    parts.push(fill(language, "section.more", &[("rule", finding.rule.to_string())]));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n\n")
+}
+
+/// The answer in one sentence: the verdict, or the first sentence of the page's meaning.
+fn answer(finding: &Finding, page: &Page, language: Language) -> String {
+    match &finding.verdict {
+        Some(Verdict::DeviceOom(oom)) => device_oom::verdict(oom, language).swap_remove(0),
+        Some(Verdict::TensorShape(tensor)) => tensor_sentence(tensor, language),
+        None => markdown::values(first_sentence(page.section("What it means")).0, finding),
+    }
+}
+
+fn answer_is_whole(page: &Page) -> bool {
+    !first_sentence(page.section("What it means")).1.is_empty()
+}
+
+fn rest_of_meaning(page: &Page, finding: &Finding) -> Option<String> {
+    let meaning = page.section("What it means");
+    let rest = if finding.verdict.is_some() { meaning } else { first_sentence(meaning).1 };
+    (!rest.is_empty()).then(|| markdown::values(rest, finding))
+}
+
+fn more_of_the_verdict(finding: &Finding, language: Language) -> Vec<String> {
+    match &finding.verdict {
+        Some(Verdict::DeviceOom(oom)) => device_oom::verdict(oom, language).split_off(1),
+        Some(Verdict::TensorShape(tensor)) => {
+            let key = match tensor {
+                TensorShape { on_host: true, .. } => "verdict.tensor-host",
+                TensorShape { bytes, .. } if *bytes < SMALL_TENSOR => "verdict.tensor-small",
+                _ => "verdict.tensor-large",
+            };
+            vec![text(language, key).to_owned()]
+        }
+        None => Vec::new(),
+    }
+}
+
+fn tensor_sentence(tensor: &TensorShape, language: Language) -> String {
+    let shape: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
+    let values = [
+        ("binary", units::binary(tensor.bytes)),
+        ("decimal", decimal(tensor.bytes)),
+        ("shape", shape.join(" × ")),
+        ("dtype", markdown::escape(&tensor.dtype)),
+        ("element", tensor.element_bytes.to_string()),
+    ];
+    fill(language, "verdict.tensor", &values)
+}
+
+/// A size in decimal units: `38.5 MB`.
+fn decimal(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
+        b if b >= 1e6 => format!("{:.1} MB", b / 1e6),
+        b if b >= 1e3 => format!("{:.1} kB", b / 1e3),
+        b => format!("{b:.0} bytes"),
+    }
+}
+
+/// Splits prose behind its first sentence.
+fn first_sentence(prose: &str) -> (&str, &str) {
+    let end = prose
+        .match_indices(['.', '!', '?'])
+        .map(|(at, _)| at + 1)
+        .find(|&at| prose[at..].starts_with([' ', '\n']) && !prose[..at].ends_with("e.g.") && !prose[..at].ends_with("i.e."))
+        .unwrap_or(prose.len());
+    (prose[..end].trim(), prose[end..].trim())
+}
+
+/// What part a finding plays, in a sentence or two.
+fn place_in_the_story(analysis: &Analysis, index: usize, language: Language) -> String {
+    let story = &analysis.story;
+    let Some(group) = story.group_of(index) else { return String::new() };
+    let finding = &analysis.findings[index];
+    let line = |i: usize| (analysis.findings[i].span.line + 1).to_string();
+    let count = group.members.len().to_string();
+    let ranks = ranges(&group.ranks);
+    let mut out = Vec::new();
+    if group.went_on {
+        out.push(text(language, "story.went-on").to_owned());
+    } else {
+        match (finding.role, story.root) {
+            (Role::RootCause, _) => out.push(text(language, "story.root").to_owned()),
+            (Role::Consequence | Role::Confirmation | Role::Repeat, Some(root)) if !group.members.contains(&root) => {
+                out.push(fill(
+                    language,
+                    "story.consequence",
+                    &[("line", line(root)), ("title", analysis.findings[root].title.to_string())],
+                ));
+            }
+            (Role::Consequence, None) => out.push(text(language, "story.no-root").to_owned()),
+            _ => {}
+        }
+    }
+    let many = group.members.len() > 1;
+    let key = match (many, index == group.lead, group.ranks.len() > 1) {
+        (false, ..) => "",
+        (true, true, false) => "story.group",
+        (true, true, true) => "story.group-ranks",
+        (true, false, false) => "story.repeat",
+        (true, false, true) => "story.repeat-ranks",
+    };
+    if !key.is_empty() {
+        out.push(fill(language, key, &[("line", line(group.lead)), ("count", count), ("ranks", ranks)]));
+    }
+    if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
+        match (onset.last_finite_step, onset.last_finite_line) {
+            (Some(step), Some(at)) => {
+                out.push(fill(language, "story.onset", &[("step", step.to_string()), ("line", (at + 1).to_string())]))
+            }
+            (None, Some(at)) => out.push(fill(language, "story.onset-line", &[("line", (at + 1).to_string())])),
+            _ => {}
+        }
+    }
+    out.join(" ")
+}
+
+/// `0-3, 7` for 0 1 2 3 7.
+pub fn ranges(ranks: &[u32]) -> String {
+    let mut out: Vec<String> = Vec::new();
+    let mut rest = ranks;
+    while let Some(&first) = rest.first() {
+        let run = rest.iter().zip(first..).take_while(|(rank, expected)| **rank == *expected).count();
+        let last = rest[run - 1];
+        out.push(if run == 1 { first.to_string() } else { format!("{first}-{last}") });
+        rest = &rest[run..];
+        if out.len() == MOST_RANGES && !rest.is_empty() {
+            out.push("…".to_owned());
+            break;
+        }
+    }
+    out.join(", ")
+}
+
+/// The text of a diagnostic: the facts first, because some editors show nothing else; then its place in the story.
+pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
+    let language = Language::English;
+    let finding = &analysis.findings[index];
+    let mut out = finding.message.clone();
+    if let Some(Verdict::DeviceOom(oom)) = &finding.verdict {
+        out.push_str(&format!(" ({})", device_oom::hint(oom, language)));
+    }
+    let Some(group) = analysis.story.group_of(index) else { return out };
+    if index == group.lead && group.members.len() > 1 {
+        let key = if group.ranks.len() > 1 { "story.more-ranks" } else { "story.more" };
+        out.push_str(&format!(
+            " · {}",
+            fill(language, key, &[("count", group.members.len().to_string()), ("ranks", ranges(&group.ranks))])
+        ));
+    }
+    if let Some(root) = analysis.story.root.filter(|root| !group.members.contains(root) && !group.went_on) {
+        if matches!(finding.role, Role::Consequence | Role::Confirmation) {
+            out.push_str(&format!(
+                " · {}",
+                fill(language, "story.follows", &[("line", (analysis.findings[root].span.line + 1).to_string())])
+            ));
+        }
+    }
+    out
+}
+
+/// The verdict in a few words for the end of a root-cause line; nothing for other findings.
+pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
+    let language = Language::English;
+    let finding = &analysis.findings[index];
+    if finding.role != Role::RootCause {
+        return None;
+    }
+    let what = match &finding.verdict {
+        Some(Verdict::DeviceOom(oom)) => device_oom::hint(oom, language),
+        _ => {
+            let cause = text(language, &format!("cause.{}", finding.cause));
+            match analysis.story.onset.filter(|onset| onset.finding == index).and_then(|onset| onset.last_finite_step) {
+                Some(step) => format!("{cause}; last finite step {step}"),
+                None => cause.to_owned(),
+            }
+        }
+    };
+    Some(fill(language, "hint.root", &[("what", what)]))
+}
+
+/// A whole page for reading: title, prose, numbers; without its excerpts.
+pub fn page_markdown(rules: &Rules, id: &str) -> Option<String> {
+    let page = rules.page(id)?;
+    let front = &page.front;
+    let mut out = format!(
+        "# {}\n\n`{}` · {} · {} · {}\n",
+        front.title,
+        front.id,
+        front.kind,
+        front.severity,
+        text(Language::English, &format!("role.{}", front.role))
+    );
+    for heading in ["What it means", "Why it happens", "The numbers", "What to do", "What does not help"] {
+        let section = page.section(heading);
+        if !section.is_empty() {
+            out.push_str(&format!("\n## {heading}\n\n{}\n", section.replace("{alloc_conf}", "PYTORCH_CUDA_ALLOC_CONF")));
+        }
+    }
+    Some(out)
+}
+
+/// The first remedies that fit a finding, in plain text, for a terminal.
+pub fn remedies(finding: &Finding, rules: &Rules, most: usize) -> Vec<String> {
+    let Some(page) = rules.page(&finding.rule) else { return Vec::new() };
+    markdown::fitting(page.section("What to do"), finding).iter().take(most).map(|item| markdown::plain(item)).collect()
+}
+
+/// The answer of a finding in plain text, for a terminal.
+pub fn answer_plain(finding: &Finding, rules: &Rules) -> String {
+    let Some(page) = rules.page(&finding.rule) else { return finding.message.clone() };
+    let mut out = vec![answer(finding, page, Language::English)];
+    out.extend(more_of_the_verdict(finding, Language::English));
+    markdown::plain(&out.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 3, 7]), "0-3, 7");
+        assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn sentences_end_at_a_stop_and_a_blank() {
+        assert_eq!(first_sentence("torch 2.1 is full. More."), ("torch 2.1 is full.", "More."));
+        assert_eq!(first_sentence("One only"), ("One only", ""));
+    }
+}

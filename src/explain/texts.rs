@@ -1,0 +1,57 @@
+//! The words that are not on a rule page, kept apart from the code: one TOML table a language.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// Languages with a table of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Language {
+    /// English.
+    #[default]
+    English,
+}
+
+const ENGLISH: &str = include_str!("texts/en.toml");
+
+fn table(language: Language) -> &'static BTreeMap<String, String> {
+    static TABLES: OnceLock<BTreeMap<String, String>> = OnceLock::new();
+    match language {
+        Language::English => TABLES.get_or_init(|| toml::from_str(ENGLISH).unwrap_or_default()),
+    }
+}
+
+/// The text of a key; a question mark when the table has none (a test looks for the keys that are made up at run time).
+pub fn text(language: Language, key: &str) -> &'static str {
+    table(language).get(key).map_or("?", String::as_str)
+}
+
+/// Is there a text of this key?
+pub fn has(language: Language, key: &str) -> bool {
+    table(language).contains_key(key)
+}
+
+/// The text of a key with its placeholders filled in.
+pub fn fill(language: Language, key: &str, values: &[(&str, String)]) -> String {
+    let mut out = text(language, key).to_owned();
+    for (name, value) in values {
+        out = out.replace(&format!("{{{name}}}"), value);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::vocabulary::{Cause, Role};
+
+    #[test]
+    fn the_table_is_read_and_names_every_role_and_cause() {
+        assert!(!table(Language::English).is_empty());
+        for role in Role::ALL {
+            assert!(has(Language::English, &format!("role.{role}")), "{role}");
+        }
+        for cause in Cause::ALL {
+            assert!(has(Language::English, &format!("cause.{cause}")), "{cause}");
+        }
+    }
+}

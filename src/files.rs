@@ -1,0 +1,82 @@
+//! Files for the faces: bytes to text, rule pages of a workspace. The only module beside the faces that reads a disk.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::log::rules::{PageProblem, Rules};
+
+/// The largest user page that is read, in bytes.
+const MOST_PAGE_BYTES: u64 = 1 << 20;
+
+/// The folder of a workspace that holds its own rule pages.
+pub const USER_RULES: &str = ".trainwreck/rules";
+
+/// The built-in rules and those of these workspaces' `.trainwreck/rules` folders, with the mistakes found.
+pub fn load_rules(workspaces: &[PathBuf]) -> (Arc<Rules>, Vec<PageProblem>) {
+    let mut files = Vec::new();
+    let mut problems = Vec::new();
+    for workspace in workspaces {
+        let Ok(entries) = std::fs::read_dir(workspace.join(USER_RULES)) else { continue };
+        let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        found.retain(|file| file.extension().is_some_and(|ending| ending == "md"));
+        found.sort();
+        for file in found {
+            let name = file.to_string_lossy().into_owned();
+            match read_page(&file) {
+                Ok(text) => files.push((name, text)),
+                Err(message) => problems.push(PageProblem { file: name, line: 1, message }),
+            }
+        }
+    }
+    let (rules, more) = Rules::with_user_pages(files);
+    problems.extend(more);
+    (rules, problems)
+}
+
+fn read_page(file: &Path) -> Result<String, String> {
+    let size = std::fs::metadata(file).map_err(|e| format!("cannot be read: {e}"))?.len();
+    if size > MOST_PAGE_BYTES {
+        return Err(format!("the page has {size} bytes; at most {MOST_PAGE_BYTES} are read"));
+    }
+    std::fs::read_to_string(file).map_err(|e| format!("cannot be read: {e}"))
+}
+
+/// Why bytes are no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binary;
+
+/// The text of a log file: UTF-8, or UTF-16 with its mark (as PowerShell's `>` writes). Invalid bytes become U+FFFD.
+///
+/// # Errors
+/// [`Binary`] when the beginning holds NUL bytes and no UTF-16 mark.
+pub fn decode(bytes: Vec<u8>) -> Result<String, Binary> {
+    let utf16 = |swap: bool| {
+        let units = bytes[2..].chunks_exact(2).map(|pair| {
+            let unit = [pair[0], pair[1]];
+            if swap { u16::from_be_bytes(unit) } else { u16::from_le_bytes(unit) }
+        });
+        char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect::<String>()
+    };
+    match bytes.as_slice() {
+        [0xff, 0xfe, ..] => return Ok(utf16(false)),
+        [0xfe, 0xff, ..] => return Ok(utf16(true)),
+        _ => {}
+    }
+    if memchr::memchr(0, &bytes[..bytes.len().min(8192)]).is_some() {
+        return Err(Binary);
+    }
+    Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_become_text() {
+        assert_eq!(decode(b"a\xffb".to_vec()), Ok("a\u{fffd}b".to_owned()));
+        assert_eq!(decode(vec![0xff, 0xfe, b'a', 0, b'\n', 0]), Ok("a\n".to_owned()));
+        assert_eq!(decode(vec![0x7f, b'E', b'L', b'F', 0, 0]), Err(Binary));
+        assert_eq!(decode(vec![0xff, 0xfe, b'a']), Ok(String::new()));
+    }
+}

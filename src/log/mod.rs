@@ -1,0 +1,35 @@
+//! Reading logs: what each line says, and the story of the run.
+
+pub mod document;
+pub mod finding;
+pub mod progress;
+pub mod record;
+pub mod rules;
+pub mod scan;
+pub mod sniff;
+pub mod story;
+pub mod units;
+pub mod verdict;
+pub mod vocabulary;
+
+use std::sync::Arc;
+
+pub use document::LogDocument;
+pub use finding::{Finding, Number, Span};
+pub use story::Story;
+
+/// What a log says: its findings in line order, and the story they tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Analysis {
+    /// All findings in line order, repeats too.
+    pub findings: Vec<Finding>,
+    /// What they amount to.
+    pub story: Story,
+}
+
+/// Analyses a whole text. Any text gives an analysis.
+pub fn analyze(text: &str, rules: &Arc<rules::Rules>) -> Analysis {
+    let lines = crate::text::StrLines::new(text);
+    let matches = scan::scan(text, &lines, rules, &|| true).unwrap_or_default();
+    story::tell(&matches, &lines, rules)
+}

@@ -1,0 +1,96 @@
+//! Step lines of all trainers: which step, and whether the loss is a number.
+//!
+//! Dialects: Hugging Face Trainer dicts (4.x bare, 5.x quoted), tqdm and Keras bars, Megatron, DeepSpeed, mmengine,
+//! torchtitan, fairseq, plain prints. Read on demand around a finding, so that a healthy line costs nothing.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::record;
+use crate::text::{Lines, clean, floor_border};
+
+/// A line that reports progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Step, iteration or batch number, the finest the line has.
+    pub step: Option<u64>,
+    /// The loss; `None` when the line has none.
+    pub loss: Option<f64>,
+}
+
+/// At most this much of a line is read.
+const MOST_BYTES: usize = 4096;
+
+struct Dialects {
+    step: Vec<Regex>,
+    loss: Regex,
+}
+
+static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
+    let step = [
+        r"(?i)\b(?:global_?step|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)",
+        r"(?i)\b(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)",
+        r"\[\d+\]\[(\d+)/\d+\]",
+        r"(\d+)/\d+ \[[^\]]*(?:it/s|s/it|step)",
+        r"\b(\d+)/\d+ \[[=>.━╸ ]",
+        r"\b(\d+)/\d+ [━╸]",
+        r"(?i)\bepoch['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)\b",
+    ];
+    Some(Dialects {
+        step: step.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect(),
+        loss: Regex::new(
+            r"(?i)(?:^|[^\w/])(?:\w*[_ ])?loss['\x22]?\s*[=: ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
+        )
+        .ok()?,
+    })
+});
+
+/// Reads the progress of a clean message; `None` when it reports none.
+pub fn read(text: &str) -> Option<Progress> {
+    let dialects = DIALECTS.as_ref()?;
+    let text = &text[..floor_border(text, MOST_BYTES)];
+    let number = |regex: &Regex| regex.captures(text).and_then(|c| c.get(1)).map(|m| m.as_str().to_ascii_lowercase());
+    let loss = number(&dialects.loss).and_then(|text| match text.trim_start_matches(['-', '+']) {
+        "nan" => Some(f64::NAN),
+        "inf" => Some(f64::INFINITY),
+        _ => text.trim_end_matches('.').parse().ok(),
+    });
+    let step = dialects.step.iter().find_map(|regex| number(regex)?.parse().ok());
+    let bar = text.contains("it/s") || text.contains("s/it");
+    (loss.is_some() || (bar && step.is_some())).then_some(Progress { step, loss })
+}
+
+/// The progress of line `i`: the last segment that has any.
+pub fn of_line(lines: &dyn Lines, i: usize) -> Option<Progress> {
+    let raw = lines.line(i);
+    let start = raw.len().saturating_sub(MOST_BYTES);
+    let start = (start..raw.len()).find(|&at| raw.is_char_boundary(at)).unwrap_or(0);
+    clean::segments(&raw[start..], start).into_iter().rev().find_map(|segment| read(&record::read(segment).body.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dialects() {
+        let cases = [
+            ("{'loss': 2.3451, 'grad_norm': 1.23, 'learning_rate': 4.9e-05, 'epoch': 0.01}", Some(0), Some(2.3451)),
+            ("{'loss': '2.345', 'grad_norm': '1.235', 'epoch': '0.01'}", Some(0), Some(2.345)),
+            ("Epoch 10, Batch 240, Loss: 2.354", Some(240), Some(2.354)),
+            ("Batch 319: loss 0.3127", Some(319), Some(0.3127)),
+            ("iteration     5426/  250000 | consumed samples: 1 | lm loss: 1.9E+00 | loss scale: 1.0", Some(5426), Some(1.9)),
+            ("100/100 [==============================] - 151s 2s/step - loss: 1.9857", Some(100), Some(1.9857)),
+            ("  1%|▏         | 22/1752 [01:02<1:21:36,  2.83s/it]", Some(22), None),
+            ("step: 12  loss:  4.1234  grad_norm:  1.0", Some(12), Some(4.1234)),
+        ];
+        for (line, step, loss) in cases {
+            assert_eq!(read(line), Some(Progress { step, loss }), "{line}");
+        }
+        assert!(read("step 1200 loss = nan").unwrap().loss.unwrap().is_nan());
+        for line in ["RuntimeError: CUDA out of memory", "Loading checkpoint shards", "loss scale: 1.0", "[rank0]: Traceback"] {
+            assert_eq!(read(line).filter(|p| p.loss.is_some()), None, "{line}");
+        }
+    }
+}

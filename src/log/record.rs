@@ -1,0 +1,308 @@
+//! The prefix of a line (rank, time, level, node) and what sort of line it is.
+//!
+//! Lines are classified, never whole files: one log mixes launchers, loggers, C++ and bars. A prefix is peeled only where
+//! its form is known; text that belongs to a message (`[PG 0 Rank 3]`, `[deepspeed]`, `ERROR: `) stays.
+//! Forms: c10 and glog headers (c10/util/Logging.cpp 2.6.0), torch Python loggers, torchrun, MPI, Slurm, pdsh, Ray, vLLM,
+//! Docker Compose, Kubernetes CRI, syslog and dmesg, Python logging, loguru, DeepSpeed, fairseq, TensorFlow.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::text::clean::Segment;
+
+/// What the prefix of a line says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Prefix {
+    /// Global rank or task number.
+    pub rank: Option<u32>,
+    /// Time stamp, as written.
+    pub time: Option<String>,
+    /// Node, host, pod or actor.
+    pub host: Option<String>,
+}
+
+/// A line without its prefix.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// The message, with its map to the raw line. White space at both ends is taken off.
+    pub body: Segment,
+    /// The prefix.
+    pub prefix: Prefix,
+    /// Columns of white space between the prefix and the message.
+    pub indent: usize,
+}
+
+/// A stack of prefixes is at most this deep.
+const MOST_PREFIXES: usize = 8;
+
+static PREFIXES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    const DATE: &str = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?";
+    const LEVEL: &str = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SUCCESS)";
+    let forms = [
+        // [rank3]:  [default3]:  [1,3]<stderr>:  and a space or a further header behind
+        r"\[(?:rank|default|[a-z_]+_?rank)(?P<rank>\d+)\]:\s?".to_owned(),
+        r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr|stddiag)>:\s?".to_owned(),
+        r"\[rank: (?P<rank>\d+)\]\s+".to_owned(),
+        // c10: [E1129 10:11:12.123456789 file.cpp:616]   [E file.cpp:475]
+        r"\[[IWEFVC](?P<time>\d{3,4} \d\d:\d\d:\d\d\.\d+)? ?[\w./-]+\.(?:cpp|cc|h|hpp|cu|py):\d+\]\s".to_owned(),
+        // glog, absl and torch loggers: E1129 10:11:12.123456 1234 file.cc:616]
+        r"[IWEFVC](?P<time>\d{4} \d\d:\d\d:\d\d\.\d+)\s+\d+ [\w./<>-]+:\d+\]\s".to_owned(),
+        // TensorFlow: 2024-07-20 14:32:01.123456: W path/file.cc:42]
+        format!(r"(?P<time>{DATE}): [IWEF] [\w./-]+:\d+\]\s?"),
+        // Kubernetes CRI, then any date, bare or in brackets, with the separators loggers put behind it
+        format!(r"(?P<time>{DATE}) (?:stdout|stderr) [FP]\s"),
+        format!(r"\[(?:task )?(?P<time>{DATE})(?: TP\d+)?(?: DP\d+)?(?: PP\d+)?(?: EP\d+)?\]:?\s+"),
+        format!(r"(?P<time>{DATE}) ?(?:[-|:,>]{{1,2}}\s+|\s+|$)"),
+        r"\[?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)\]?:?\s+(?:[-|]\s+)?".to_owned(),
+        // syslog, journal and dmesg
+        r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: \d{4})?) (?P<host>[\w.-]+) [\w./@-]+(?:\[\d+\])?: ".to_owned(),
+        r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)\s+".to_owned(),
+        r"\[(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]\s".to_owned(),
+        r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])?\s".to_owned(),
+        r"kernel:\s".to_owned(),
+        // Ray actors and vLLM processes: (RayTrainWorker pid=123, ip=10.0.0.4)  (raylet)
+        r"\((?P<host>raylet|autoscaler|[\w:.<>\[\]() -]{1,60}? pid=\d+(?:, ip=[\da-fA-F.:]+)?)\)\s".to_owned(),
+        r"\((?:VllmWorker|VllmWorkerProcess|Worker\S*) rank=(?P<rank>\d+) pid=\d+\)\s".to_owned(),
+        // Docker Compose: vllm-1  |
+        r"(?P<host>[A-Za-z][\w.-]*) +\| ".to_owned(),
+        // Kubernetes: [pod/name/container]
+        r"\[pod/(?P<host>[\w./-]+)\]\s".to_owned(),
+        // pdsh and torchrun node names with a number: node01:  worker-5:
+        r"(?P<host>(?:[a-z][a-z_]*[-.]?)+\d[\w.-]*):\s+".to_owned(),
+        // srun --label, and line counters that viewers put in front
+        r"(?P<rank>\d{1,5}):\s".to_owned(),
+        r"\[\d{1,7}\]\s".to_owned(),
+        // [INFO]  [INFO|trainer.py:123]  [WARNING][file]
+        format!(r"\[{LEVEL}(?:\|[^\]]{{1,80}})?\]:?\s*(?:>> )?"),
+        // vLLM: ERROR 09-10 12:22:13 [core.py:1346]
+        format!(r"{LEVEL} (?P<time>\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?) \[?[\w./-]+:\d+\]\s?"),
+        // Python's default: ERROR:module:
+        format!(r"{LEVEL}:[A-Za-z_][\w.]*:\s?"),
+        // loguru and fairseq: | INFO     | module:function:12 -
+        format!(r"\|?\s*{LEVEL}\s*\|\s*[\w.:<>/-]+\s*[-|]\s"),
+        // name - LEVEL -  and  LEVEL - name -
+        format!(r"(?:- )?[\w./<>-]+ - {LEVEL} - (?:[\w./<>-]+:\d+ - )?"),
+        format!(r"{LEVEL} - (?:[\w./<>:-]+ - )?"),
+        // torch.distributed.elastic...: [ERROR]   DeepSpeed: [loss_scaler.py:181:update_scale]
+        format!(r"torch\.[\w.]+: \[{LEVEL}\]\s"),
+        r"\[[\w./-]+\.py:\d+(?::[\w<>]+)?\]\s".to_owned(),
+        r">> ".to_owned(),
+        // a quotation mark of a mail or an issue
+        r"> ".to_owned(),
+    ];
+    forms.iter().filter_map(|form| Regex::new(&format!("^(?:{form})")).ok()).collect()
+});
+
+/// Words in front of a number and a colon that name no host.
+const NO_HOST: [&str; 22] = [
+    "step",
+    "epoch",
+    "iter",
+    "iteration",
+    "batch",
+    "line",
+    "layer",
+    "block",
+    "level",
+    "phase",
+    "stage",
+    "cuda",
+    "v",
+    "ep",
+    "gpu",
+    "loss",
+    "top",
+    "fold",
+    "run",
+    "rank",
+    "acc",
+    "seed",
+];
+
+/// Takes the prefixes off a clean segment.
+pub fn read(segment: Segment) -> Record {
+    let mut record = Record { body: segment, ..Record::default() };
+    for _ in 0..MOST_PREFIXES {
+        trim_start(&mut record);
+        let Some(length) = glued_carets(&record.body.text).or_else(|| peel(&record.body.text, &mut record.prefix)) else { break };
+        record.body = std::mem::take(&mut record.body).skip(length);
+        record.indent = 0;
+    }
+    trim_start(&mut record);
+    let end = record.body.text.trim_end().len();
+    record.body.text.truncate(end);
+    record
+}
+
+fn trim_start(record: &mut Record) {
+    let blank = record.body.text.len() - record.body.text.trim_start().len();
+    if blank > 0 {
+        record.indent += blank;
+        record.body = std::mem::take(&mut record.body).skip(blank);
+    }
+}
+
+/// Length of a traceback's caret line to which another process's line was glued without a line end.
+fn glued_carets(text: &str) -> Option<usize> {
+    let carets = text.bytes().take_while(|b| matches!(b, b'^' | b'~')).count();
+    let glued = text[carets..].starts_with(|c: char| c == '[' || c.is_ascii_alphanumeric());
+    (carets >= 3 && glued).then_some(carets)
+}
+
+/// Length of the first prefix that fits, whose fields go to `prefix`.
+fn peel(text: &str, prefix: &mut Prefix) -> Option<usize> {
+    for form in PREFIXES.iter() {
+        let Some(found) = form.captures(text) else { continue };
+        let host = found.name("host").map(|m| m.as_str());
+        if host.is_some_and(names_no_host) {
+            continue;
+        }
+        let keep = |slot: &mut Option<String>, text: Option<&str>| {
+            if slot.is_none() {
+                *slot = text.map(str::to_owned);
+            }
+        };
+        keep(&mut prefix.host, host);
+        keep(&mut prefix.time, found.name("time").map(|m| m.as_str()));
+        if prefix.rank.is_none() {
+            prefix.rank = found.name("rank").and_then(|m| m.as_str().parse().ok());
+        }
+        return found.get(0).map(|whole| whole.len()).filter(|&length| length > 0);
+    }
+    None
+}
+
+fn names_no_host(host: &str) -> bool {
+    let word = host.trim_end_matches(|c: char| !c.is_ascii_alphabetic());
+    NO_HOST.contains(&word.to_ascii_lowercase().as_str())
+}
+
+static SOURCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r#"^(?:(?:[-=]*>|[❱>|│E]|\d{1,5})\s+)*(?:"#,
+        r#"(?:raise|assert|return|yield|except|elif|else|with|import|from|def|class|async|await|throw|catch)\b[^:]*[\w("'.]"#,
+        r#"|(?:if|for|while)\s+\S.*:$"#,
+        r#"|(?:self|cls|torch|logger|log|logging|warnings|os|sys|np|jax|tf|model|trainer|engine)\.[\w.\[\]]*\("#,
+        r#"|(?:print|printf|fprintf|TORCH_CHECK|TORCH_WARN|LOG|WARN|INFO|NCCLCHECK|C10_CUDA_CHECK|RuntimeError|ValueError|fmt::format|echo|grep)\s*\("#,
+        r#"|[\w.\[\]]+(?:\s*,\s*[\w.]+)*\s*[-+*/|&]?=\s*[\w.]+\("#,
+        r#"|#[^~\d]|//|/\*|\*\s|\+\+\+|---\s|@@|diff --git|\$\s|grep\b|echo\b|def\b"#,
+        r#")"#
+    ))
+    .ok()
+});
+
+/// Is this the header of a traceback frame: `File "x.py", line 12, in f`?
+fn is_frame(text: &str) -> bool {
+    text.contains("File \"") && text.contains("\", line ")
+}
+
+/// Does this line echo source code, so that what it says is not an event? `before` are the lines above, nearest first.
+///
+/// A traceback prints the failing source line under its frame, Python 3.11 and later several of them and a caret line.
+pub fn is_echo(record: &Record, before: &[Record]) -> bool {
+    let text = record.body.text.as_str();
+    if is_frame(text) && text.trim_start_matches([' ', '│', '|']).starts_with("File \"") && !text.contains("rror: ") {
+        return true;
+    }
+    if before.first().is_some_and(|above| is_frame(&above.body.text)) && looks_like_code(text) {
+        return true;
+    }
+    // The echo of one statement can take several lines, always deeper than its frame.
+    let frame = before.iter().take(8).position(|above| is_frame(&above.body.text));
+    if let Some(at) = frame {
+        let depth = before[at].indent;
+        if record.indent > depth && before[..at].iter().all(|line| line.indent > depth) && !looks_like_message(text) {
+            return true;
+        }
+    }
+    SOURCE.as_ref().is_some_and(|source| source.is_match(text)) && !looks_like_message(text)
+}
+
+/// An exception line: a dotted class name, a colon, a text.
+fn looks_like_message(text: &str) -> bool {
+    static MESSAGE: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"^[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Warning|Exit): \S").ok());
+    MESSAGE.as_ref().is_some_and(|message| message.is_match(text))
+}
+
+fn looks_like_code(text: &str) -> bool {
+    !looks_like_message(text) || text.ends_with('(')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::clean::segments;
+
+    fn record(line: &str) -> Record {
+        read(segments(line, 0).remove(0))
+    }
+
+    #[test]
+    fn prefixes_are_peeled() {
+        let cases = [
+            ("[rank3]: RuntimeError: x", "RuntimeError: x", Some(3)),
+            ("[rank1]:[E1129 10:11:12.123456789 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog", "[Rank 1] Watchdog", Some(1)),
+            ("[rank1]:[E ProcessGroupNCCL.cpp:523] [Rank 1] W", "[Rank 1] W", Some(1)),
+            ("[rank4]:E1129 10:11:12.123456 77 torch/distributed/run.py:702] oops", "oops", Some(4)),
+            ("[1,0]<stdout>:step 3", "step 3", Some(0)),
+            ("worker-5: [rank22]: ValueError: x", "ValueError: x", Some(22)),
+            ("(RayTrainWorker pid=123, ip=10.0.0.4) RuntimeError: x", "RuntimeError: x", None),
+            ("(EngineCore_DP0 pid=12) ERROR 09-10 12:22:13 [core.py:1346] RuntimeError: x", "RuntimeError: x", None),
+            ("vllm-1  | INFO 05-02 10:11:12 [utils.py:634] ok", "ok", None),
+            ("node01: Killed", "Killed", None),
+            ("2024-01-14T17:41:37.636863045Z stderr F Killed", "Killed", None),
+            ("2024-01-14T17:41:37.636863045Z [E ProcessGroupNCCL.cpp:828] [Rank 7] W", "[Rank 7] W", None),
+            ("Jan  3 10:11:12 node01 kernel: [ 12.345678] Out of memory", "Out of memory", None),
+            ("[441280.839852] Out of memory: x", "Out of memory: x", None),
+            ("[Mon Dec  8 10:02:17 2025] NVRM: Xid", "NVRM: Xid", None),
+            ("2020-08-01 12:39:16 | INFO | fairseq.trainer | NOTE: x", "NOTE: x", None),
+            ("2023-01-25 00:21:34.569 | INFO     | trainers.base:train:256 - [R0] | E6", "[R0] | E6", None),
+            ("2025-03-25 18:31:51,844 - src.utils.lora - INFO - Step 1000", "Step 1000", None),
+            ("[2023-06-07 22:16:00,018] [INFO] [loss_scaler.py:181:update_scale] [deepspeed] OVERFLOW!", "[deepspeed] OVERFLOW!", None),
+            ("[2024-03-26 16:50:50,221] torch.distributed.elastic.multiprocessing.api: [ERROR] failed", "failed", None),
+            ("2024-07-20 14:32:01.123456: W tensorflow/core/bfc_allocator.cc:42] Allocator", "Allocator", None),
+            ("ERROR:torch.distributed.elastic:failed", "failed", None),
+            ("3: RuntimeError: x", "RuntimeError: x", Some(3)),
+            ("[INFO|trainer.py:1812] 2024-12-04 06:02:09,301 >> ***** Running", "***** Running", None),
+            ("[1743]   1%| | 10/1752", "1%| | 10/1752", None),
+            ("          ^^^^^^^^[rank1]:[E1003 18:37:01.832146912 ProcessGroupNCCL.cpp:607] [Rank 1] W", "[Rank 1] W", Some(1)),
+        ];
+        for (line, body, rank) in cases {
+            let got = record(line);
+            assert_eq!((got.body.text.as_str(), got.prefix.rank), (body, rank), "{line}");
+            assert!(line.ends_with(&line[got.body.raw_start(0)..]), "{line}");
+            assert_eq!(&line[got.body.raw_start(0)..], body, "{line}");
+        }
+    }
+
+    #[test]
+    fn messages_keep_their_own_brackets() {
+        for line in [
+            "[PG 0 Rank 3] Timeout",
+            "[enforce fail at alloc_cpu.cpp:75] err",
+            "step1: loss nan",
+            "ERROR: Unexpected bus error",
+            "| 0  N/A |",
+        ] {
+            assert_eq!(record(line).body.text, line);
+        }
+    }
+
+    #[test]
+    fn echoed_source_is_no_event() {
+        let echo = |lines: &[&str]| {
+            let records: Vec<Record> = lines.iter().rev().map(|line| record(line)).collect();
+            is_echo(&records[0], &records[1..])
+        };
+        assert!(echo(&["  File \"a.py\", line 3, in f", "    raise RuntimeError(\"CUDA out of memory. \""]));
+        assert!(echo(&["  File \"a.py\", line 3, in f", "    work = group.broadcast([tensor], opts)"]));
+        assert!(echo(&["    raise RuntimeError(f\"NCCL timed out\")"]));
+        assert!(echo(&["logger.error(\"Killed\")"]));
+        assert!(!echo(&["  File \"a.py\", line 3, in f", "    f()", "torch.OutOfMemoryError: CUDA out of memory."]));
+        assert!(!echo(&["RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"]));
+        assert!(!echo(&["Killed"]));
+        assert!(!echo(&["  File \"a.py\", line 3, in f", "torch.cuda.OutOfMemoryError: CUDA out of memory."]));
+    }
+}

@@ -1,0 +1,324 @@
+//! One rule page: front matter, patterns, prose. The form is described in `docs/rules.md`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use regex::{Regex, RegexBuilder};
+use serde::Deserialize;
+
+use crate::log::units::Unit;
+use crate::log::vocabulary::{Cause, Confidence, Kind, Role, Severity};
+
+/// The most lines a message may run on over.
+pub const MOST_CONTINUATION: usize = 40;
+
+/// A mistake in a page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageProblem {
+    /// The page's file, as it was given.
+    pub file: String,
+    /// 1-based line in the page.
+    pub line: usize,
+    /// What is wrong and what is expected.
+    pub message: String,
+}
+
+impl std::fmt::Display for PageProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.message)
+    }
+}
+
+/// The front matter of a page.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Front {
+    /// Kebab-case name, the same as the file's.
+    pub id: String,
+    /// A few words for outlines.
+    pub title: String,
+    /// What sort of event it is.
+    pub kind: Kind,
+    /// The cause when no verdict tells a better one.
+    pub cause: Cause,
+    /// The part the line usually plays.
+    pub role: Role,
+    /// How bad it is.
+    pub severity: Severity,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// Place in the ranking of causes, 1 to 11; lower is nearer to the cause.
+    pub precedence: u8,
+    /// Literal strings that open the gate.
+    pub anchors: Vec<String>,
+    /// Regular expressions with named captures.
+    pub patterns: Vec<String>,
+    /// The line is passed over when one of these matches.
+    #[serde(default)]
+    pub unless: Vec<String>,
+    /// May the message be broken over lines at any character?
+    #[serde(default)]
+    pub wraps: bool,
+    /// How many following lines the pattern may see, joined by LF.
+    #[serde(default)]
+    pub continues: usize,
+    /// Name of the verdict that turns the numbers into a cause.
+    #[serde(default)]
+    pub verdict: Option<String>,
+    /// Message templates; the first whose placeholders are all present is used.
+    #[serde(deserialize_with = "one_or_more")]
+    pub message: Vec<String>,
+    /// How captured numbers are to be read.
+    #[serde(default)]
+    pub numbers: BTreeMap<String, Unit>,
+}
+
+fn one_or_more<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        One(String),
+        More(Vec<String>),
+    }
+    Ok(match Either::deserialize(from)? {
+        Either::One(text) => vec![text],
+        Either::More(texts) => texts,
+    })
+}
+
+/// A rule page.
+#[derive(Debug)]
+pub struct Page {
+    /// The front matter.
+    pub front: Front,
+    /// The id, shared with the findings.
+    pub id: Arc<str>,
+    /// The title, shared with the findings.
+    pub title: Arc<str>,
+    /// Where the page came from, for messages.
+    pub file: String,
+    /// The prose behind the front matter.
+    pub body: Cow<'static, str>,
+    /// 1-based line at which the prose begins.
+    pub body_line: usize,
+    compiled: OnceLock<Compiled>,
+}
+
+/// The patterns of a page, compiled when a line first needs them.
+#[derive(Debug)]
+pub struct Compiled {
+    /// As they are written.
+    pub patterns: Vec<Regex>,
+    /// Without any white space, for messages that wrap.
+    pub squeezed: Vec<Regex>,
+    /// The vetoes.
+    pub unless: Vec<Regex>,
+}
+
+impl Page {
+    /// Reads a page. `file` is used in messages and must end in `<id>.md`.
+    ///
+    /// # Errors
+    /// The first mistake, with its line.
+    pub fn parse(file: &str, text: Cow<'static, str>) -> Result<Page, PageProblem> {
+        let problem = |line: usize, message: String| PageProblem { file: file.to_owned(), line, message };
+        let (open, front_text, close) =
+            split_front(&text).ok_or_else(|| problem(1, "the page must begin with front matter between two `+++` lines".to_owned()))?;
+        let front: Front = toml::from_str(front_text).map_err(|e| {
+            let at = e.span().map_or(0, |span| span.start);
+            let line = open + front_text[..at.min(front_text.len())].matches('\n').count();
+            problem(line, e.message().replace('\n', " "))
+        })?;
+        let body_line = text[..close].matches('\n').count() + 1;
+        let body = match &text {
+            Cow::Borrowed(text) => Cow::Borrowed(&text[close..]),
+            Cow::Owned(text) => Cow::Owned(text[close..].to_owned()),
+        };
+        let (id, title) = (front.id.as_str().into(), front.title.as_str().into());
+        let page = Page { front, id, title, file: file.to_owned(), body, body_line, compiled: OnceLock::new() };
+        let line_of = |what: &str| front_text.find(what).map_or(1, |at| open + front_text[..at].matches('\n').count());
+        page.check(&line_of).map_err(|(line, message)| problem(line, message))?;
+        Ok(page)
+    }
+
+    /// The page's patterns, compiled on first use.
+    pub fn compiled(&self) -> &Compiled {
+        self.compiled.get_or_init(|| {
+            // Both were compiled once when the page was read; a pattern that fails here is left out, not guessed at.
+            let all = |patterns: &[String]| patterns.iter().filter_map(|p| compile(p).ok()).collect::<Vec<_>>();
+            let squeezed = if self.front.wraps { self.front.patterns.iter().map(|p| squeeze(p)).collect() } else { Vec::new() };
+            Compiled { patterns: all(&self.front.patterns), squeezed: all(&squeezed), unless: all(&self.front.unless) }
+        })
+    }
+
+    /// The text under a heading, without the heading; empty when there is none.
+    pub fn section(&self, heading: &str) -> &str {
+        let Some(start) = find_heading(&self.body, heading) else { return "" };
+        let rest = &self.body[start..];
+        let end = next_heading(rest).unwrap_or(rest.len());
+        rest[..end].trim()
+    }
+
+    /// Checks what the form of the front matter cannot say. Cheap: patterns are compiled only by [`Page::verify`].
+    fn check(&self, line_of: &dyn Fn(&str) -> usize) -> Result<(), (usize, String)> {
+        let front = &self.front;
+        let stem = self.file.rsplit(['/', '\\']).next().and_then(|name| name.strip_suffix(".md"));
+        if stem != Some(front.id.as_str()) {
+            return Err((line_of("id"), format!("the file must be named after its id, `{}.md`", front.id)));
+        }
+        if !front.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
+            return Err((line_of("id"), "an id has lower-case letters, digits and dashes only".to_owned()));
+        }
+        if front.anchors.is_empty() || front.anchors.iter().any(|anchor| anchor.trim().chars().count() < 2) {
+            return Err((line_of("anchors"), "a page needs anchors of at least two characters".to_owned()));
+        }
+        if front.patterns.is_empty() {
+            return Err((line_of("patterns"), "a page needs at least one pattern".to_owned()));
+        }
+        if !(1..=11).contains(&front.precedence) {
+            return Err((line_of("precedence"), "precedence is 1 to 11".to_owned()));
+        }
+        if front.continues > MOST_CONTINUATION {
+            return Err((line_of("continues"), format!("a message continues over at most {MOST_CONTINUATION} lines")));
+        }
+        if front.message.is_empty() {
+            return Err((line_of("message"), "a page needs a message".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Compiles every pattern and looks for the headings: what loading leaves for later.
+    ///
+    /// # Errors
+    /// All mistakes, each with its line in the page.
+    pub fn verify(&self, text: &str) -> Result<(), Vec<PageProblem>> {
+        let mut problems = Vec::new();
+        let line_of = |what: &str| text.find(what).map_or(1, |at| text[..at].matches('\n').count() + 1);
+        let mut say = |line, message| problems.push(PageProblem { file: self.file.clone(), line, message });
+        for pattern in self.front.patterns.iter().chain(&self.front.unless) {
+            if let Err(e) = compile(pattern) {
+                say(line_of(pattern), format!("not a regular expression: {}", last_line(&e.to_string())));
+            } else if self.front.wraps && compile(&squeeze(pattern)).is_err() {
+                say(line_of(pattern), "the pattern is none without its white space: no blanks in character classes".to_owned());
+            }
+        }
+        if let Some(verdict) = &self.front.verdict {
+            if !crate::log::verdict::NAMES.contains(&verdict.as_str()) {
+                say(line_of("verdict"), format!("no verdict is called `{verdict}`; there are {}", crate::log::verdict::NAMES.join(", ")));
+            }
+        }
+        for template in &self.front.message {
+            for name in placeholders(template) {
+                let known = self.front.patterns.iter().any(|p| p.contains(&format!("<{name}>")))
+                    || crate::log::verdict::PLACEHOLDERS.contains(&name);
+                if !known {
+                    say(line_of("message"), format!("no pattern captures `{name}`"));
+                }
+            }
+        }
+        for heading in ["What it means", "What to do", "Flagged", "Not flagged"] {
+            if find_heading(&self.body, heading).is_none() {
+                say(self.body_line, format!("the heading `## {heading}` is missing"));
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
+    }
+}
+
+/// Names in braces in a template.
+pub fn placeholders(template: &str) -> impl Iterator<Item = &str> {
+    template.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+}
+
+fn last_line(text: &str) -> &str {
+    text.trim().lines().last().unwrap_or(text)
+}
+
+/// (1-based line of the front matter's first line, its text, offset behind the closing line)
+fn split_front(text: &str) -> Option<(usize, &str, usize)> {
+    let start = text.strip_prefix("+++\n").map(|_| 4).or_else(|| text.strip_prefix("+++\r\n").map(|_| 5))?;
+    let close = text[start..].find("\n+++")? + start + 1;
+    let end = text[close..].find('\n').map_or(text.len(), |at| close + at + 1);
+    Some((2, &text[start..close], end))
+}
+
+fn find_heading(body: &str, heading: &str) -> Option<usize> {
+    let mut at = 0;
+    let mut fenced = false;
+    for line in body.split_inclusive('\n') {
+        at += line.len();
+        fenced ^= line.trim_start().starts_with("```");
+        if !fenced && line.strip_prefix("## ").is_some_and(|title| title.trim() == heading) {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn next_heading(rest: &str) -> Option<usize> {
+    let mut at = 0;
+    let mut fenced = false;
+    for line in rest.split_inclusive('\n') {
+        fenced ^= line.trim_start().starts_with("```");
+        if !fenced && line.starts_with("## ") {
+            return Some(at);
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn compile(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).size_limit(4 << 20).build()
+}
+
+/// A pattern without its white space: it matches the same message with all white space taken out.
+pub fn squeeze(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        let skip = if rest.starts_with("\\s") || rest.starts_with("\\n") || rest.starts_with("\\ ") {
+            2
+        } else if c == ' ' {
+            1
+        } else {
+            if c == '\\' {
+                let next = rest[1..].chars().next().map_or(0, char::len_utf8);
+                out.push_str(&rest[..1 + next]);
+                rest = &rest[1 + next..];
+            } else {
+                out.push(c);
+                rest = &rest[c.len_utf8()..];
+            }
+            continue;
+        };
+        rest = &rest[skip..];
+        // A quantifier goes with the white space it counted.
+        if let Some(brace) = rest.strip_prefix('{').and_then(|r| r.find('}')) {
+            rest = &rest[brace + 2..];
+        } else {
+            rest = rest.strip_prefix(['+', '*', '?']).unwrap_or(rest);
+            rest = rest.strip_prefix('?').unwrap_or(rest);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn squeezing_takes_white_space_and_its_quantifiers() {
+        assert_eq!(squeeze(r"Tried to allocate (?P<tried>[\d.]+ ?\S+)\s+of\s*x {2}y"), r"Triedtoallocate(?P<tried>[\d.]+\S+)ofxy");
+    }
+
+    #[test]
+    fn a_mistake_has_a_line() {
+        let text = "+++\nid = \"x\"\nkind = \"oops\"\n+++\n";
+        let problem = Page::parse("x.md", Cow::Borrowed(text)).unwrap_err();
+        assert_eq!((problem.line, problem.file.as_str()), (3, "x.md"));
+        assert_eq!(Page::parse("x.md", Cow::Borrowed("no front")).unwrap_err().line, 1);
+    }
+}

@@ -1,0 +1,408 @@
+//! One gate over the text; a page's patterns run only on the lines where the gate opens.
+//!
+//! The matches of a line depend on that line, [`LOOK_BACK`] lines above and [`LOOK_AHEAD`] below, and on nothing else, so
+//! that a text scanned in pieces gives what it gives at once.
+
+use std::cell::OnceCell;
+
+use regex::{Captures, Regex};
+
+use super::finding::Span;
+use super::record::{self, Prefix, Record};
+use super::rules::page::MOST_CONTINUATION;
+use super::rules::{Page, Rules};
+use crate::text::clean::{self, Segment};
+use crate::text::{Lines, StrLines, floor_border};
+
+/// Lines above a line that its matches depend on.
+pub const LOOK_BACK: usize = 12;
+/// Lines below a line that its matches depend on.
+pub const LOOK_AHEAD: usize = MOST_CONTINUATION + LOOK_BACK;
+
+/// A line longer than this is read in windows around its anchors.
+const LONG_LINE: usize = 64 << 10;
+/// Window of a long line: bytes before and behind an anchor.
+const WINDOW: (usize, usize) = (2 << 10, 6 << 10);
+/// Windows of one line.
+const MOST_WINDOWS: usize = 64;
+/// A wrapped message spans at most this many lines ...
+const MOST_WRAPPED_LINES: usize = 14;
+/// ... and bytes.
+const MOST_WRAPPED_BYTES: usize = 8 << 10;
+/// A wrapped message may begin this many lines above the line with the anchor.
+const MOST_WRAPPED_ABOVE: usize = 6;
+/// Matches of one page on one segment.
+const MOST_MATCHES: usize = 8;
+/// Lines between two questions whether to go on.
+const PATIENCE: usize = 256;
+
+/// A page's pattern found in a text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Match {
+    /// Index of the page in its [`Rules`].
+    pub page: usize,
+    /// The line at which the gate opened.
+    pub line: usize,
+    /// Where the whole match stands.
+    pub span: Span,
+    /// Clean bytes of the match.
+    pub length: usize,
+    /// The named captures that took part.
+    pub captures: Vec<Capture>,
+    /// The prefix of the first line.
+    pub prefix: Prefix,
+}
+
+/// A named capture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capture {
+    /// Its name in the pattern.
+    pub name: String,
+    /// Its text; white space is missing where it was broken over lines.
+    pub text: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// All matches of a text, in order of their gate lines.
+///
+/// `keep_going` is asked now and then; `None` when it said no.
+pub fn scan(text: &str, lines: &StrLines<'_>, rules: &Rules, keep_going: &dyn Fn() -> bool) -> Option<Vec<Match>> {
+    let mut out = Vec::new();
+    let Some(gate) = rules.gate() else { return Some(out) };
+    let (mut at, mut line, mut since) = (0, 0, 0);
+    while at < text.len() {
+        let Some(hit) = gate.find(aho_corasick::Input::new(text).span(at..text.len())) else { break };
+        line = lines.line_at(hit.start(), line);
+        Reader { lines, rules, line, above: OnceCell::new(), below: OnceCell::new() }.read(&mut out);
+        at = lines.start(line + 1);
+        since += 1;
+        if since % PATIENCE == 0 && !keep_going() {
+            return None;
+        }
+    }
+    keep_going().then_some(out)
+}
+
+/// A line with the neighbours that its patterns may ask for.
+struct Reader<'a> {
+    lines: &'a StrLines<'a>,
+    rules: &'a Rules,
+    line: usize,
+    above: OnceCell<Vec<Record>>,
+    below: OnceCell<Vec<Record>>,
+}
+
+impl Reader<'_> {
+    fn read(&self, out: &mut Vec<Match>) {
+        let raw = self.lines.get(self.line);
+        if raw.len() <= LONG_LINE {
+            for segment in clean::segments(raw, 0) {
+                self.read_segment(segment, out);
+            }
+            return;
+        }
+        for window in windows(raw, self.rules) {
+            for segment in clean::segments(&raw[window.clone()], window.start) {
+                self.read_segment(segment, out);
+            }
+        }
+    }
+
+    fn read_segment(&self, segment: Segment, out: &mut Vec<Match>) {
+        let pages = self.rules.candidates(&segment.text);
+        if pages.is_empty() {
+            return;
+        }
+        let record = record::read(segment);
+        let Some(messages) = clean::json_messages(&record.body) else {
+            if !record::is_echo(&record, self.above()) {
+                self.read_record(&record, &pages, out);
+            }
+            return;
+        };
+        let inner: Vec<Record> = messages
+            .into_iter()
+            .map(|body| {
+                let mut inner = record::read(body);
+                inner.prefix.rank = inner.prefix.rank.or(record.prefix.rank);
+                inner.prefix.time = inner.prefix.time.take().or_else(|| record.prefix.time.clone());
+                inner.prefix.host = inner.prefix.host.take().or_else(|| record.prefix.host.clone());
+                inner
+            })
+            .collect();
+        for (i, record) in inner.iter().enumerate() {
+            let above: Vec<Record> = inner[..i].iter().rev().take(LOOK_BACK).cloned().collect();
+            if record::is_echo(record, &above) {
+                continue;
+            }
+            for &page in &pages {
+                let below = &inner[i + 1..];
+                self.try_page(page, record, Lookout { line: self.line, below, step: 0 }, out);
+            }
+        }
+    }
+
+    fn read_record(&self, record: &Record, pages: &[usize], out: &mut Vec<Match>) {
+        for &page in pages {
+            self.try_page(page, record, Lookout { line: self.line, below: &[], step: 1 }, out);
+        }
+    }
+
+    fn try_page(&self, index: usize, record: &Record, look: Lookout<'_>, out: &mut Vec<Match>) {
+        let page = &self.rules.pages()[index];
+        let compiled = page.compiled();
+        let body = record.body.text.as_str();
+        if compiled.unless.iter().any(|veto| veto.is_match(body)) {
+            return;
+        }
+        let before = out.len();
+        let below = |count: usize| -> &[Record] {
+            let all = if look.step == 0 { look.below } else { self.below() };
+            &all[..count.min(all.len())]
+        };
+        let here = Place { line: look.line, step: look.step };
+        if page.front.continues > 0 {
+            let joined = Joined::new(record, below(page.front.continues), '\n');
+            self.all_matches(index, &compiled.patterns, &joined, body.len(), here, record, out);
+        } else {
+            let joined = Joined::new(record, &[], '\n');
+            self.all_matches(index, &compiled.patterns, &joined, body.len(), here, record, out);
+        }
+        if !page.front.wraps {
+            return;
+        }
+        // A match that stops well inside its line is whole; one that reaches the line's end may go on below.
+        let ends_inside = |m: &Match| m.span.end_line == look.line && m.span.end + 4 < record.body.raw_stop(body.len());
+        if out.len() > before && out[before..].iter().all(ends_inside) {
+            return;
+        }
+        self.try_wrapped(index, page, record, below(MOST_WRAPPED_LINES), here, before, out);
+    }
+
+    /// Looks for a message that was broken over lines at any character: both it and the pattern lose their white space.
+    #[allow(clippy::too_many_arguments)]
+    fn try_wrapped(&self, index: usize, page: &Page, record: &Record, below: &[Record], here: Place, before: usize, out: &mut Vec<Match>) {
+        let patterns = &page.compiled().squeezed;
+        let below = &below[..below.iter().take_while(|line| !line.body.text.is_empty()).count()];
+        let joined = Joined::squeezed(record, below);
+        let mut found = Vec::new();
+        self.all_matches(index, patterns, &joined, joined.first_length(), here, record, &mut found);
+        if let Some(wrapped) = found.into_iter().next() {
+            match out[before..].iter().position(|m| m.span.start == wrapped.span.start && m.span.line == wrapped.span.line) {
+                Some(at) if out[before + at].captures.len() < wrapped.captures.len() => out[before + at] = wrapped,
+                None if out.len() == before => out.push(wrapped),
+                _ => {}
+            }
+            return;
+        }
+        if out.len() > before || here.step == 0 {
+            return;
+        }
+        let above = self.above();
+        for back in 1..=MOST_WRAPPED_ABOVE.min(above.len()) {
+            if above[back - 1].body.text.is_empty() {
+                return;
+            }
+            let start = &above[back - 1];
+            let mut rest: Vec<Record> = above[..back - 1].iter().rev().cloned().collect();
+            rest.push(record.clone());
+            rest.extend(below.iter().cloned());
+            let joined = Joined::squeezed(start, &rest);
+            let there = Place { line: here.line - back, step: 1 };
+            let mut found = Vec::new();
+            self.all_matches(index, patterns, &joined, joined.first_length(), there, start, &mut found);
+            if let Some(mut wrapped) = found.into_iter().find(|m| m.span.end_line >= here.line) {
+                if !page.compiled().unless.iter().any(|veto| veto.is_match(&start.body.text)) && !record::is_echo(start, &above[back..]) {
+                    wrapped.line = here.line;
+                    out.push(wrapped);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Adds the matches that begin in the first `first` bytes of a joined text.
+    #[allow(clippy::too_many_arguments)]
+    fn all_matches(
+        &self,
+        page: usize,
+        patterns: &[Regex],
+        joined: &Joined,
+        first: usize,
+        place: Place,
+        record: &Record,
+        out: &mut Vec<Match>,
+    ) {
+        for pattern in patterns {
+            let before = out.len();
+            for found in pattern.captures_iter(&joined.text).take(MOST_MATCHES) {
+                let Some(whole) = found.get(0).filter(|whole| whole.start() < first.max(1) && !whole.is_empty()) else { continue };
+                out.push(Match {
+                    page,
+                    line: place.line,
+                    span: joined.span(whole.range(), place),
+                    length: whole.len(),
+                    captures: captures(pattern, &found, joined, place),
+                    prefix: record.prefix.clone(),
+                });
+            }
+            if out.len() > before {
+                return;
+            }
+        }
+    }
+
+    /// The records above, nearest first.
+    fn above(&self) -> &[Record] {
+        self.above.get_or_init(|| (1..=LOOK_BACK.min(self.line)).map(|back| self.neighbour(self.line - back)).collect())
+    }
+
+    /// The records below, nearest first.
+    fn below(&self) -> &[Record] {
+        self.below.get_or_init(|| {
+            let last = self.lines.count().min(self.line + 1 + MOST_CONTINUATION);
+            (self.line + 1..last).map(|i| self.neighbour(i)).collect()
+        })
+    }
+
+    /// A neighbouring line: what is seen of it last, when it has carriage returns.
+    fn neighbour(&self, i: usize) -> Record {
+        let raw = self.lines.get(i);
+        let raw = &raw[..floor_border(raw, MOST_WRAPPED_BYTES)];
+        clean::segments(raw, 0).pop().map(record::read).unwrap_or_default()
+    }
+}
+
+/// Where the records below a message come from: the lines of the text, or the inner lines of a JSON record.
+struct Lookout<'a> {
+    line: usize,
+    below: &'a [Record],
+    step: usize,
+}
+
+/// The line of a joined text's first record, and by how much the line rises from record to record.
+#[derive(Clone, Copy)]
+struct Place {
+    line: usize,
+    step: usize,
+}
+
+/// Several records as one text, with the way back.
+struct Joined<'a> {
+    text: String,
+    records: Vec<&'a Record>,
+    /// (offset in `text`, record, offset in its body), one entry a run of equal text.
+    runs: Vec<(usize, usize, usize)>,
+    first: usize,
+}
+
+impl<'a> Joined<'a> {
+    fn new(first: &'a Record, rest: &'a [Record], glue: char) -> Self {
+        let mut joined = Joined { text: String::new(), records: Vec::with_capacity(1 + rest.len()), runs: Vec::new(), first: 0 };
+        for (i, record) in std::iter::once(first).chain(rest).enumerate() {
+            if i > 0 {
+                joined.text.push(glue);
+            }
+            joined.runs.push((joined.text.len(), i, 0));
+            joined.text.push_str(&record.body.text);
+            joined.records.push(record);
+            if i == 0 {
+                joined.first = joined.text.len();
+            }
+        }
+        joined
+    }
+
+    fn squeezed(first: &'a Record, rest: &'a [Record]) -> Self {
+        let mut joined = Joined { text: String::new(), records: Vec::with_capacity(1 + rest.len()), runs: Vec::new(), first: 0 };
+        for (i, record) in std::iter::once(first).chain(rest).enumerate() {
+            if joined.text.len() > MOST_WRAPPED_BYTES {
+                break;
+            }
+            let body = record.body.text.as_str();
+            let mut start = None;
+            for (at, c) in body.char_indices().chain([(body.len(), ' ')]) {
+                match (start, c.is_whitespace()) {
+                    (None, false) => start = Some(at),
+                    (Some(from), true) => {
+                        joined.runs.push((joined.text.len(), i, from));
+                        joined.text.push_str(&body[from..at]);
+                        start = None;
+                    }
+                    _ => {}
+                }
+            }
+            joined.records.push(record);
+            if i == 0 {
+                joined.first = joined.text.len();
+            }
+        }
+        joined
+    }
+
+    fn first_length(&self) -> usize {
+        self.first
+    }
+
+    fn locate(&self, at: usize) -> (usize, usize) {
+        let run = self.runs.partition_point(|&(start, _, _)| start <= at).saturating_sub(1);
+        self.runs.get(run).map_or((0, 0), |&(start, record, offset)| (record, offset + (at - start)))
+    }
+
+    /// The text of a range with its white space, where it stands on one line.
+    fn as_written(&self, range: std::ops::Range<usize>) -> String {
+        let (first, start) = self.locate(range.start);
+        let (last, end) = self.locate(floor_border(&self.text, range.end - 1));
+        match self.records.get(first).map(|record| record.body.text.as_str()) {
+            Some(body) if first == last && end >= start => {
+                let stop = end + body[end..].chars().next().map_or(0, char::len_utf8);
+                body[start..stop].to_owned()
+            }
+            _ => self.text[range].to_owned(),
+        }
+    }
+
+    fn span(&self, range: std::ops::Range<usize>, place: Place) -> Span {
+        let (first, start) = self.locate(range.start);
+        let last_char = floor_border(&self.text, range.end.saturating_sub(1)).max(range.start);
+        let (last, end) = self.locate(last_char);
+        let end = end + (range.end - last_char);
+        Span {
+            line: place.line + first * place.step,
+            start: self.records[first].body.raw_start(start),
+            end_line: place.line + last * place.step,
+            end: self.records[last].body.raw_stop(end.min(self.records[last].body.text.len())),
+        }
+    }
+}
+
+fn captures(pattern: &Regex, found: &Captures<'_>, joined: &Joined<'_>, place: Place) -> Vec<Capture> {
+    pattern
+        .capture_names()
+        .flatten()
+        .filter_map(|name| {
+            let part = found.name(name)?;
+            let span = joined.span(part.range(), place);
+            (!part.is_empty()).then(|| Capture { name: name.to_owned(), text: joined.as_written(part.range()), span })
+        })
+        .collect()
+}
+
+/// Windows around the anchors of a long line, cut at carriage returns where one is near.
+fn windows(raw: &str, rules: &Rules) -> Vec<std::ops::Range<usize>> {
+    let mut out: Vec<std::ops::Range<usize>> = Vec::new();
+    let Some(gate) = rules.gate() else { return out };
+    let mut at = 0;
+    while at < raw.len() && out.len() < MOST_WINDOWS {
+        let Some(hit) = gate.find(aho_corasick::Input::new(raw).span(at..raw.len())) else { break };
+        let near = floor_border(raw, hit.start().saturating_sub(WINDOW.0)).max(at.min(hit.start()));
+        let far = floor_border(raw, hit.end() + WINDOW.1);
+        let start = raw[near..hit.start()].rfind('\r').map_or(near, |cr| near + cr + 1);
+        let end = raw[hit.start()..far].find('\r').map_or(far, |cr| hit.start() + cr);
+        let end = end.max(hit.end());
+        out.push(start..end);
+        at = end;
+    }
+    out
+}

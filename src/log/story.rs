@@ -1,0 +1,358 @@
+//! The story of a run: which finding explains the others, which only followed, which are the same event once more, and
+//! whether the run went on afterwards.
+//!
+//! The text decides: no root cause is named when only follow-ups are left. A finding that step lines with finite losses
+//! follow is context, not a cause. Lines of several ranks are interleaved and may be printed late, so a cause can stand
+//! below its consequences; the class of an event (`precedence`) outranks its place.
+
+use super::finding::{Finding, Number, Span};
+use super::progress::{self, Progress};
+use super::rules::Rules;
+use super::scan::Match;
+use super::units;
+use super::verdict;
+use super::vocabulary::{Cause, Confidence, Kind, Role, Severity};
+use super::{Analysis, rules::page};
+use crate::text::Lines;
+
+/// What the findings amount to. Indices are into the analysis's findings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Story {
+    /// The finding that explains the others.
+    pub root: Option<usize>,
+    /// Every finding stands in exactly one group; a group is one event.
+    pub groups: Vec<Group>,
+    /// Where the numbers stopped being finite.
+    pub onset: Option<Onset>,
+    /// The last step that was reported, and its line.
+    pub last_step: Option<(u64, usize)>,
+}
+
+impl Story {
+    /// The group that holds this finding.
+    pub fn group_of(&self, finding: usize) -> Option<&Group> {
+        self.groups.iter().find(|group| group.members.contains(&finding))
+    }
+}
+
+/// One event, seen once or many times.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// The finding that stands for it.
+    pub lead: usize,
+    /// All of them, the lead too, in line order.
+    pub members: Vec<usize>,
+    /// The ranks that reported it, rising.
+    pub ranks: Vec<u32>,
+    /// Did the run go on afterwards?
+    pub went_on: bool,
+}
+
+/// The first non-finite number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Onset {
+    /// The finding.
+    pub finding: usize,
+    /// The line with the last finite loss before it, 0-based.
+    pub last_finite_line: Option<usize>,
+    /// The step of that line.
+    pub last_finite_step: Option<u64>,
+    /// The step of the first non-finite value.
+    pub step: Option<u64>,
+}
+
+/// Lines searched above a non-finite value for the last finite one.
+const ONSET_LINES: usize = 2000;
+/// Lines searched below a finding for progress.
+const AFTER_LINES: usize = 4000;
+/// Lines searched from the end of the text for the last step.
+const LAST_STEP_LINES: usize = 400;
+/// Step lines with rising steps that show that the run went on.
+const STEPS_ONWARD: usize = 3;
+/// Candidates whose aftermath is looked at.
+const MOST_CANDIDATES: usize = 64;
+
+/// Tells the story of all matches of a text.
+pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
+    let mut findings: Vec<Finding> = resolve(matches, rules).into_iter().map(|m| build(m, rules, lines)).collect();
+    let mut story = Story::default();
+    if findings.is_empty() {
+        return Analysis { findings, story };
+    }
+    story.last_step = last_step(lines);
+    story.groups = group(&findings, lines);
+    story.onset = onset(&mut findings, &story, lines);
+    story.root = root(&findings, &story);
+    assign_roles(&mut findings, &story);
+    Analysis { findings, story }
+}
+
+/// Of matches that overlap, the longest stays; of equals, the one nearer to a cause.
+fn resolve<'m>(matches: &'m [Match], rules: &Rules) -> Vec<&'m Match> {
+    let mut sorted: Vec<&Match> = matches.iter().collect();
+    sorted.sort_by_key(|m| (m.span.line, m.span.start, std::cmp::Reverse(m.length), m.page));
+    let rank = |m: &Match| (m.length, std::cmp::Reverse(rules.pages().get(m.page).map(|p| p.front.precedence)));
+    let mut kept: Vec<&Match> = Vec::with_capacity(sorted.len());
+    for m in sorted {
+        match kept.last() {
+            Some(last) if (m.span.line, m.span.start) < (last.span.end_line, last.span.end) => {
+                if rank(m) > rank(last) {
+                    kept.pop();
+                    kept.push(m);
+                }
+            }
+            _ => kept.push(m),
+        }
+    }
+    kept
+}
+
+fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Finding {
+    let page = &rules.pages()[m.page];
+    let front = &page.front;
+    let mut numbers: Vec<Number> = Vec::new();
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for capture in &m.captures {
+        match units::read(&capture.text, front.numbers.get(&capture.name).copied()) {
+            Some((value, unit)) => {
+                numbers.push(Number { name: capture.name.clone(), value, unit, text: capture.text.clone(), span: Some(capture.span) });
+            }
+            None => texts.push((capture.name.clone(), capture.text.clone())),
+        }
+    }
+    if let Some(name) = front.verdict.as_deref().and_then(|_| allocator_variable(m, lines)) {
+        texts.push(("alloc_conf".to_owned(), name));
+    }
+    let judged = front.verdict.as_deref().and_then(|name| verdict::judge(name, &mut numbers, &texts, front.cause));
+    let (cause, verdict) = match judged {
+        Some((cause, verdict)) => (cause, Some(verdict)),
+        None => (front.cause, None),
+    };
+    let whole = |name: &str| numbers.iter().find(|n| n.name == name).map(|n| n.value.as_f64()).filter(|x| *x >= 0.0);
+    let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
+    Finding {
+        rule: page.id.clone(),
+        title: page.title.clone(),
+        kind: front.kind,
+        cause,
+        severity: front.severity,
+        confidence: front.confidence,
+        role: front.role,
+        precedence: front.precedence,
+        message: message(&front.message, &numbers, &texts),
+        span: m.span,
+        rank: whole("rank").map(|x| x as u32).or(m.prefix.rank),
+        step: whole("step").map(|x| x as u64),
+        time: text("time").or_else(|| m.prefix.time.clone()),
+        host: text("host").or_else(|| m.prefix.host.clone()),
+        numbers,
+        texts,
+        verdict,
+    }
+}
+
+/// The allocator's environment variable as the advice behind the message names it: the name differs by release and device.
+fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
+    (m.span.end_line..m.span.end_line + 4).find_map(|i| {
+        let line = lines.line(i);
+        let at = line.find("_ALLOC_CONF")?;
+        let start = line[..at].rfind("PYTORCH").filter(|start| at - start < 16)?;
+        Some(line[start..at + "_ALLOC_CONF".len()].to_owned())
+    })
+}
+
+/// The first template whose placeholders are all present, filled in.
+fn message(templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
+    let value = |name: &str| -> Option<String> {
+        if let Some(number) = numbers.iter().find(|n| n.name == name) {
+            return Some(match number.unit {
+                units::Unit::Ms => units::duration(number.value.as_f64()),
+                _ => number.shown(),
+            });
+        }
+        texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone())
+    };
+    let fill = |template: &str| -> Option<String> {
+        let mut out = template.to_owned();
+        for name in page::placeholders(template) {
+            out = out.replace(&format!("{{{name}}}"), &value(name)?);
+        }
+        Some(out)
+    };
+    templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| templates.last().cloned().unwrap_or_default())
+}
+
+/// Findings of one rule and cause are one event, unless the run went on in between.
+fn group(findings: &[Finding], lines: &dyn Lines) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    for (i, finding) in findings.iter().enumerate() {
+        let same = groups.iter_mut().rev().find(|g| same_event(&findings[g.lead], finding));
+        match same {
+            Some(group) => group.members.push(i),
+            None => groups.push(Group { lead: i, members: vec![i], ..Group::default() }),
+        }
+    }
+    let mut out = Vec::with_capacity(groups.len());
+    for (nth, group) in groups.into_iter().enumerate() {
+        let loud = findings[group.lead].severity != Severity::Info && nth < MOST_CANDIDATES;
+        let split = if loud { split_where_it_went_on(&group, findings, lines) } else { vec![group] };
+        out.extend(split);
+    }
+    for group in &mut out {
+        group.ranks = group.members.iter().filter_map(|&i| findings[i].rank).collect();
+        group.ranks.sort_unstable();
+        group.ranks.dedup();
+    }
+    out.sort_by_key(|group| group.lead);
+    out
+}
+
+fn same_event(a: &Finding, b: &Finding) -> bool {
+    if a.kind == Kind::Nan && b.kind == Kind::Nan {
+        // Non-finite values in the loss, in the gradient and in their hooks are one event; overflow lines are another.
+        return (a.cause == b.cause && a.severity == b.severity) || (is_non_finite(a) && is_non_finite(b));
+    }
+    a.rule == b.rule && a.cause == b.cause && a.text("xid") == b.text("xid")
+}
+
+fn is_non_finite(f: &Finding) -> bool {
+    f.kind == Kind::Nan && matches!(f.cause, Cause::NanOnset | Cause::NanOngoing)
+}
+
+/// An event that progress follows is over; the next one of its kind is a new event.
+fn split_where_it_went_on(group: &Group, findings: &[Finding], lines: &dyn Lines) -> Vec<Group> {
+    let mut out: Vec<Group> = Vec::new();
+    let mut members = Vec::new();
+    for (k, &i) in group.members.iter().enumerate() {
+        members.push(i);
+        let next = group.members.get(k + 1).map(|&n| findings[n].span.line);
+        let here = findings[i].span.end_line;
+        let far = next.is_none_or(|next| next > here + STEPS_ONWARD);
+        if far && went_on(lines, here, next.unwrap_or(usize::MAX)) {
+            out.push(Group { lead: members[0], members: std::mem::take(&mut members), went_on: true, ..Group::default() });
+        }
+    }
+    if !members.is_empty() {
+        out.push(Group { lead: members[0], members, ..Group::default() });
+    }
+    out
+}
+
+/// Do step lines with finite losses and rising steps follow line `after`?
+fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
+    let last = lines.count().min(after + 1 + AFTER_LINES).min(until);
+    let before = (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step);
+    let mut seen: Vec<u64> = Vec::new();
+    let mut with_loss = 0;
+    for i in after + 1..last {
+        let Some(now) = progress::of_line(lines, i) else { continue };
+        match now {
+            Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
+            Progress { loss: Some(_), step: None } => with_loss += 1,
+            Progress { step: Some(step), .. } => {
+                let rises = seen.last().or(before.as_ref()).is_none_or(|&last| step > last);
+                if rises {
+                    seen.push(step);
+                }
+            }
+            Progress { step: None, loss: None } => {}
+        }
+        if seen.len() >= STEPS_ONWARD || with_loss >= STEPS_ONWARD {
+            return true;
+        }
+    }
+    false
+}
+
+fn last_step(lines: &dyn Lines) -> Option<(u64, usize)> {
+    let count = lines.count();
+    (count.saturating_sub(LAST_STEP_LINES)..count).rev().find_map(|i| Some((progress::of_line(lines, i)?.step?, i)))
+}
+
+/// Finds the first non-finite value and the last finite one above it.
+fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<Onset> {
+    let group = story.groups.iter().find(|group| !group.went_on && is_non_finite(&findings[group.lead]))?;
+    let finding = group.lead;
+    let line = findings[finding].span.line;
+    let step = findings[finding].step.or_else(|| progress::of_line(lines, line)?.step);
+    let last = (line.saturating_sub(ONSET_LINES)..line).rev().find_map(|i| {
+        let progress = progress::of_line(lines, i)?;
+        progress.loss.is_some_and(f64::is_finite).then_some((i, progress.step))
+    });
+    let first = &mut findings[finding];
+    first.step = step;
+    if last.is_none() && first.cause == Cause::NanOnset && group.members.len() > 1 && line < 2 {
+        // The log begins inside the event: the onset is above what is seen.
+        first.cause = Cause::NanOngoing;
+    }
+    Some(Onset { finding, last_finite_line: last.map(|l| l.0), last_finite_step: last.and_then(|l| l.1), step })
+}
+
+/// Chooses the finding that explains the others.
+fn root(findings: &[Finding], story: &Story) -> Option<usize> {
+    let candidates = story.groups.iter().filter(|group| {
+        let lead = &findings[group.lead];
+        !group.went_on && lead.role == Role::RootCause && lead.severity != Severity::Info
+    });
+    let mut best: Option<usize> = None;
+    for group in candidates {
+        let Some(now) = best else {
+            best = Some(group.lead);
+            continue;
+        };
+        if explains_better(&findings[group.lead], &findings[now]) {
+            best = Some(group.lead);
+        }
+    }
+    best
+}
+
+/// Does the later finding explain more than the earlier one?
+///
+/// Follow-ups and timeouts give way to any cause. Otherwise a later event of a nearer class must be sure of itself: a bare
+/// kill after an exception is mostly the launcher's doing. A warning gives way to an error of its own or a nearer class.
+fn explains_better(later: &Finding, earlier: &Finding) -> bool {
+    if later.precedence < earlier.precedence {
+        return earlier.precedence >= 9 || later.confidence == Confidence::High || earlier.severity == Severity::Warning;
+    }
+    later.severity == Severity::Error && earlier.severity == Severity::Warning && later.precedence == earlier.precedence
+}
+
+fn assign_roles(findings: &mut [Finding], story: &Story) {
+    for group in &story.groups {
+        let is_root = story.root.is_some_and(|root| group.members.contains(&root));
+        for &i in &group.members {
+            let finding = &mut findings[i];
+            if group.went_on {
+                finding.role = Role::Context;
+                finding.severity = Severity::Info;
+                continue;
+            }
+            finding.role = match (is_root, finding.role) {
+                (true, _) if Some(i) == story.root => Role::RootCause,
+                (true, _) => Role::Repeat,
+                (false, Role::RootCause) if i == group.lead => Role::Consequence,
+                (false, role) if i == group.lead => role,
+                (false, _) => Role::Repeat,
+            };
+            if story.root.is_some() && !is_root && finding.severity == Severity::Error {
+                finding.severity = Severity::Warning;
+            }
+        }
+    }
+}
+
+/// Findings whose line range covers this line.
+pub fn at_line(findings: &[Finding], line: usize) -> impl Iterator<Item = (usize, &Finding)> {
+    findings.iter().enumerate().filter(move |(_, finding)| finding.span.touches(line))
+}
+
+/// The smallest number or finding at a position.
+pub fn at_position(findings: &[Finding], line: usize, column: usize) -> Option<usize> {
+    at_line(findings, line).filter(|(_, finding)| finding.span.holds(line, column)).map(|(i, _)| i).next()
+}
+
+/// The span of a number that holds this position.
+pub fn number_at(finding: &Finding, line: usize, column: usize) -> Option<(&Number, Span)> {
+    finding.numbers.iter().find_map(|number| number.span.filter(|span| span.holds(line, column)).map(|span| (number, span)))
+}

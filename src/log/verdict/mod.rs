@@ -1,0 +1,49 @@
+//! Numbers to cause: what text alone cannot say.
+//!
+//! A page names its verdict in the front matter; the verdict reads the page's captures and returns a cause and the facts
+//! behind it. Words are made elsewhere (`explain`).
+
+pub mod device_oom;
+pub mod tensor_shape;
+
+pub use device_oom::DeviceOom;
+pub use tensor_shape::TensorShape;
+
+use super::finding::Number;
+use super::vocabulary::Cause;
+
+/// The verdicts that pages may name.
+pub const NAMES: &[&str] = &["device-oom", "tensor-shape"];
+
+/// Placeholders that verdicts give to message templates.
+pub const PLACEHOLDERS: &[&str] = &["tensor_bytes"];
+
+/// What the numbers of a finding add up to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// An allocator message with an account of the card.
+    DeviceOom(DeviceOom),
+    /// A tensor whose shape and type give its size.
+    TensorShape(TensorShape),
+}
+
+/// Calls the verdict of this name. New numbers may be added to `numbers`.
+///
+/// `None` when there is no such verdict or the captures do not suffice.
+pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], page_cause: Cause) -> Option<(Cause, Verdict)> {
+    match name {
+        "device-oom" => {
+            let verdict = device_oom::judge(numbers, texts)?;
+            let cause = if verdict.cause == Cause::Unknown { page_cause } else { verdict.cause };
+            Some((cause, Verdict::DeviceOom(verdict)))
+        }
+        "tensor-shape" => {
+            let verdict = tensor_shape::judge(texts)?;
+            if numbers.iter().all(|number| number.name != "tried") {
+                numbers.push(verdict.as_number());
+            }
+            Some((verdict.cause, Verdict::TensorShape(verdict)))
+        }
+        _ => None,
+    }
+}

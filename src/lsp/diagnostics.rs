@@ -1,0 +1,199 @@
+//! Findings as an editor's marks.
+//!
+//! The root cause comes first. A group of like findings has one mark, on its lead; what only followed from the root
+//! cause is information, faded where the client can, and the two point to each other. A file has at most as many marks
+//! as the settings say, the last of which tells how many more there are: editors freeze, or stop drawing, beyond.
+
+use ropey::Rope;
+use tower_lsp_server::ls_types::{
+    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location,
+    NumberOrString,
+};
+
+use super::convert::{ClientFacts, Diagnostics, DocumentUri, range};
+use super::settings::Settings;
+use super::state::Job;
+use crate::explain;
+use crate::log::vocabulary::{Kind, Role, Severity};
+use crate::log::{Analysis, Finding};
+
+/// Where the pages of the built-in rules can be read.
+const PAGES: &str = "https://trainwreck.dev/rules/";
+/// The name under which an editor lists the marks.
+const SOURCE: &str = "trainwreck";
+/// How many related places one mark lists.
+const MOST_RELATED: usize = 20;
+
+/// The findings of a job's text that are shown, as many as the settings allow, and their marks.
+pub fn build(job: &Job, analysis: &Analysis) -> (Vec<usize>, Diagnostics) {
+    let mut shown = shown(analysis, &job.settings);
+    let scene = Scene {
+        uri: &job.uri,
+        rope: &job.rope,
+        facts: &job.facts,
+        analysis,
+        shown: &shown,
+    };
+    let most = job.settings.max_findings;
+    // The mark that counts the rest takes the last place; with a single place the root cause has it.
+    let kept = if shown.len() > most { (most - 1).max(1) } else { shown.len() };
+    let mut marks: Diagnostics = shown[..kept].iter().map(|&i| scene.mark(i)).collect();
+    if kept < shown.len() && kept < most {
+        marks.push(scene.rest(shown[kept], shown.len() - kept, most));
+    }
+    shown.truncate(kept);
+    (shown, marks)
+}
+
+/// The findings that get a mark, in the order of their weight: the root cause, then other root causes, then the rest,
+/// each in line order.
+fn shown(analysis: &Analysis, settings: &Settings) -> Vec<usize> {
+    let mut folded = vec![false; analysis.findings.len()];
+    for group in &analysis.story.groups {
+        for &member in group.members.iter().filter(|&&member| member != group.lead) {
+            folded[member] = true;
+        }
+    }
+    let wanted = |(i, finding): &(usize, &Finding)| {
+        !folded[*i]
+            && !settings.disabled.contains(&*finding.rule)
+            && !(finding.kind == Kind::Report && finding.severity == Severity::Info)
+    };
+    let mut shown: Vec<usize> =
+        analysis.findings.iter().enumerate().filter(wanted).map(|(i, _)| i).collect();
+    shown.sort_by_key(|&i| {
+        let finding = &analysis.findings[i];
+        (
+            analysis.story.root != Some(i),
+            finding.role != Role::RootCause,
+            severity(finding, analysis.story.root.is_some()),
+            i,
+        )
+    });
+    shown
+}
+
+/// How loud a finding is, by the part it plays. Lower is louder.
+fn severity(finding: &Finding, root_known: bool) -> Loudness {
+    let own = match finding.severity {
+        Severity::Error => Loudness::Error,
+        Severity::Warning => Loudness::Warning,
+        Severity::Info => Loudness::Information,
+    };
+    match finding.role {
+        Role::RootCause => own,
+        // Where nothing better is known, what followed from it is what there is to see.
+        Role::Consequence if !root_known => own.max(Loudness::Warning),
+        Role::Consequence | Role::Confirmation => Loudness::Information,
+        Role::Context if own < Loudness::Information => Loudness::Information,
+        Role::Repeat | Role::Context => Loudness::Hint,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Loudness {
+    Error,
+    Warning,
+    Information,
+    Hint,
+}
+
+impl Loudness {
+    fn protocol(self) -> DiagnosticSeverity {
+        match self {
+            Loudness::Error => DiagnosticSeverity::ERROR,
+            Loudness::Warning => DiagnosticSeverity::WARNING,
+            Loudness::Information => DiagnosticSeverity::INFORMATION,
+            Loudness::Hint => DiagnosticSeverity::HINT,
+        }
+    }
+}
+
+struct Scene<'a> {
+    uri: &'a DocumentUri,
+    rope: &'a Rope,
+    facts: &'a ClientFacts,
+    analysis: &'a Analysis,
+    shown: &'a [usize],
+}
+
+impl Scene<'_> {
+    fn mark(&self, i: usize) -> Diagnostic {
+        let finding = &self.analysis.findings[i];
+        let quiet = matches!(finding.role, Role::Consequence | Role::Repeat);
+        let root_known = self.analysis.story.root.is_some();
+        Diagnostic {
+            range: range(self.rope, self.facts.encoding, finding.span),
+            severity: Some(severity(finding, root_known).protocol()),
+            code: Some(NumberOrString::String(finding.rule.to_string())),
+            code_description: self.page(&finding.rule),
+            source: Some(SOURCE.to_owned()),
+            message: explain::diagnostic_message(self.analysis, i),
+            related_information: self.related(i),
+            tags: (quiet && root_known && self.facts.fades).then(|| vec![DiagnosticTag::UNNECESSARY]),
+            data: None,
+        }
+    }
+
+    fn page(&self, rule: &str) -> Option<CodeDescription> {
+        if !self.facts.code_links {
+            return None;
+        }
+        let href = format!("{PAGES}{rule}").parse().ok()?;
+        Some(CodeDescription { href })
+    }
+
+    /// Places that belong to a finding: for the root cause what followed from it, for what followed the root cause, for
+    /// a group its other members.
+    fn related(&self, i: usize) -> Option<Vec<DiagnosticRelatedInformation>> {
+        if !self.facts.related {
+            return None;
+        }
+        let story = &self.analysis.story;
+        let mut places = Vec::new();
+        match story.root {
+            Some(root) if root == i => {
+                let shown = self.shown.iter().copied();
+                let followed = shown.filter(|&k| self.analysis.findings[k].role == Role::Consequence);
+                places.extend(followed.take(MOST_RELATED).map(|k| self.place(k, "followed: ")));
+            }
+            Some(root) if self.analysis.findings[i].role == Role::Consequence => {
+                places.push(self.place(root, "root cause: "));
+            }
+            _ => {}
+        }
+        if let Some(group) = story.groups.iter().find(|group| group.lead == i) {
+            let others = group.members.iter().filter(|&&member| member != i);
+            let room = MOST_RELATED.saturating_sub(places.len());
+            places.extend(others.take(room).map(|&member| self.place(member, "also: ")));
+        }
+        (!places.is_empty()).then_some(places)
+    }
+
+    fn place(&self, i: usize, what: &str) -> DiagnosticRelatedInformation {
+        let finding = &self.analysis.findings[i];
+        let rank = finding.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+        DiagnosticRelatedInformation {
+            location: Location {
+                uri: self.uri.0.clone(),
+                range: range(self.rope, self.facts.encoding, finding.span),
+            },
+            message: format!("{what}{rank}{}", finding.message),
+        }
+    }
+
+    /// The mark that stands for those left out, on the first of them.
+    fn rest(&self, first: usize, count: usize, most: usize) -> Diagnostic {
+        let span = self.analysis.findings[first].span;
+        Diagnostic {
+            range: range(self.rope, self.facts.encoding, span),
+            severity: Some(DiagnosticSeverity::INFORMATION),
+            source: Some(SOURCE.to_owned()),
+            message: format!(
+                "{count} more findings are not shown: a file gets at most {most} marks (setting trainwreck.maxFindings). \
+                 `trainwreck check` lists all."
+            ),
+            ..Diagnostic::default()
+        }
+    }
+}

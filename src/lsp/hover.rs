@@ -1,0 +1,24 @@
+//! The explanation under the pointer.
+
+use tower_lsp_server::ls_types::{Hover, HoverContents, MarkupContent, MarkupKind, Position};
+
+use super::convert::{ClientFacts, place, range};
+use super::state::Reading;
+use crate::explain;
+use crate::text::document;
+
+/// What a reading says at a position.
+pub fn hover(reading: &Reading, facts: &ClientFacts, position: Position) -> Option<Hover> {
+    let analysis = reading.analysis.as_ref()?;
+    let place = place(position);
+    let column = document::to_byte_column(&reading.rope, facts.encoding, place);
+    let text = explain::hover(analysis, &reading.rules, place.line, column)?;
+    let kind = if facts.markdown { MarkupKind::Markdown } else { MarkupKind::PlainText };
+    Some(Hover {
+        contents: HoverContents::Markup(MarkupContent {
+            kind,
+            value: text.markdown,
+        }),
+        range: Some(range(&reading.rope, facts.encoding, text.span)),
+    })
+}

@@ -1,0 +1,93 @@
+//! The analysis of the open documents, on one thread of its own.
+//!
+//! A document is read as a snapshot of its rope while edits go on; edits that came meanwhile are merged into one range
+//! of lines and done next, on the findings so far. An edit therefore never cancels the reading of a large file that
+//! grows all the time; only closing the document, or opening it anew, does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ropey::Rope;
+
+use super::diagnostics;
+use super::note;
+use super::state::{Job, Reading, State, Todo};
+use crate::log::{Analysis, LogDocument, looks_like_log};
+use crate::text::document::LineEdit;
+
+/// How much of a text is looked at to tell whether it is a log, in bytes.
+const HEAD: usize = 64 << 10;
+
+/// Starts the thread. It ends with the process.
+pub fn start(state: Arc<State>) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name("analysis".into());
+    thread.spawn(move || {
+        loop {
+            let mut job = state.next_job();
+            let reading = read(&state, &mut job);
+            state.finish(&mut job, reading);
+        }
+    })?;
+    Ok(())
+}
+
+/// Does a job; `None` when it was cancelled or its text has changed meanwhile.
+fn read(state: &State, job: &mut Job) -> Option<Reading> {
+    let analysis = match catch_unwind(AssertUnwindSafe(|| analyse(job))) {
+        Ok(analysis) => analysis?,
+        Err(_) => {
+            // Never expected; but a server that stays silent ever after would be worse than a file without findings.
+            note(&format!("the analysis of {} failed", job.uri.key()));
+            job.engine = None;
+            None
+        }
+    };
+    if !state.is_current(job) {
+        return None;
+    }
+    let (shown, diagnostics) = match &analysis {
+        Some(analysis) => diagnostics::build(job, analysis),
+        None => Default::default(),
+    };
+    Some(Reading {
+        uri: job.uri.clone(),
+        version: job.version,
+        serial: job.serial,
+        rope: job.rope.clone(),
+        analysis,
+        shown,
+        diagnostics,
+        rules: job.rules.clone(),
+        settings: job.settings.clone(),
+    })
+}
+
+/// The findings of the job's text, `Some(None)` when it is no log, `None` when the job was cancelled.
+fn analyse(job: &mut Job) -> Option<Option<Arc<Analysis>>> {
+    let cancel = job.cancel.clone();
+    let keep_going = || !cancel.load(Ordering::Relaxed);
+    let engine = match (job.todo, job.engine.take()) {
+        (Todo::Edit(LineEdit { first, old, new }), Some(mut engine)) => {
+            engine.edit(&job.rope, first, old, new, &keep_going)?;
+            engine
+        }
+        (Todo::Show | Todo::Nothing, Some(engine)) => engine,
+        _ => {
+            if !looks_like_log(&job.uri.name(), &job.language, &head(&job.rope)) {
+                return Some(None);
+            }
+            let mut engine = LogDocument::new(job.rules.clone());
+            engine.open(&job.rope, &keep_going)?;
+            engine
+        }
+    };
+    let analysis = engine.analysis();
+    job.engine = Some(engine);
+    Some(Some(analysis))
+}
+
+fn head(rope: &Rope) -> String {
+    let end = rope.byte_to_char(HEAD.min(rope.len_bytes()));
+    rope.slice(..end).to_string()
+}

@@ -1,0 +1,78 @@
+//! What a user can set, and how editors send it.
+//!
+//! Settings come as `initializationOptions`, as the answer to `workspace/configuration` (section `trainwreck`) and with
+//! `workspace/didChangeConfiguration`; in each as an object, with or without a `trainwreck` member around it. A value
+//! of the wrong type is passed over: a typing mistake must not switch the server off.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+/// The section of the settings that is ours.
+pub const SECTION: &str = "trainwreck";
+
+/// The settings in force.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// How many diagnostics a file may have.
+    pub max_findings: usize,
+    /// Ids of rules that stay silent.
+    pub disabled: HashSet<String>,
+    /// Whether root-cause lines carry their verdict.
+    pub inlay_hints: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            max_findings: 200,
+            disabled: HashSet::new(),
+            inlay_hints: true,
+        }
+    }
+}
+
+impl Settings {
+    /// These settings with those of a client's object put over them.
+    pub fn with(&self, value: &Value) -> Settings {
+        let value = value.get(SECTION).unwrap_or(value);
+        let mut settings = self.clone();
+        if let Some(number) = value.get("maxFindings").and_then(Value::as_u64) {
+            settings.max_findings = usize::try_from(number).unwrap_or(usize::MAX).max(1);
+        }
+        if let Some(ids) = value.pointer("/rules/disabled").and_then(Value::as_array) {
+            settings.disabled = ids.iter().filter_map(Value::as_str).map(String::from).collect();
+        }
+        if let Some(on) = value.pointer("/inlayHints/enabled").and_then(Value::as_bool) {
+            settings.inlay_hints = on;
+        }
+        settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn both_forms_are_read() {
+        let object = json!({"maxFindings": 7, "rules": {"disabled": ["cuda-oom"]}, "inlayHints": {"enabled": false}});
+        let expected = Settings {
+            max_findings: 7,
+            disabled: HashSet::from(["cuda-oom".to_string()]),
+            inlay_hints: false,
+        };
+        assert_eq!(Settings::default().with(&object), expected);
+        assert_eq!(Settings::default().with(&json!({ "trainwreck": object })), expected);
+    }
+
+    #[test]
+    fn mistakes_change_nothing() {
+        let wrong = json!({"maxFindings": "many", "rules": [1], "inlayHints": {"enabled": 1}});
+        for value in [wrong, json!(null), json!([]), json!(3)] {
+            assert_eq!(Settings::default().with(&value), Settings::default());
+        }
+        assert_eq!(Settings::default().with(&json!({"maxFindings": 0})).max_findings, 1);
+    }
+}
