@@ -4,6 +4,7 @@
 //! - [`log`]: reading logs: rule pages, the gate, findings, verdicts over numbers, the story of a run.
 //! - [`explain`]: findings to words: Markdown for hovers, plain text for terminals.
 //! - [`files`]: files for the faces: bytes to text, a workspace's own rule pages.
+//! - [`lsp`]: the editor's face: a language server on standard input and output.
 //! - [`cli`]: the terminal's face: `check`, `rules`, `explain`.
 //!
 //! The analysis knows neither a protocol nor a disk nor a clock; any text gives an analysis.
@@ -12,4 +13,5 @@ pub mod cli;
 pub mod explain;
 pub mod files;
 pub mod log;
+pub mod lsp;
 pub mod text;

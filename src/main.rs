@@ -17,6 +17,8 @@ struct Cli {
 enum Command {
     /// Read logs and say why the run died
     Check(cli::check::CheckArgs),
+    /// Serve an editor over standard input and output
+    Lsp,
     /// List the rule pages
     Rules(cli::rules::RulesArgs),
     /// Print a rule's page
@@ -26,6 +28,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Check(args) => cli::check::run(&args),
+        Command::Lsp => Ok(trainwreck::lsp::run()),
         Command::Rules(args) => cli::rules::list(&args),
         Command::Explain(args) => cli::rules::explain(&args),
     };

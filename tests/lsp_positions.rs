@@ -35,12 +35,9 @@ fn cut<'t>(line: &'t str, encoding: &str, from: &Value, to: &Value) -> &'t str {
 
 #[test]
 fn the_first_known_encoding_is_taken() {
-    for (offered, taken) in [
-        (vec!["utf-8", "utf-16"], "utf-8"),
-        (vec!["utf-32", "utf-8"], "utf-32"),
-        (vec!["utf-16"], "utf-16"),
-        (vec!["ebcdic"], "utf-16"),
-    ] {
+    for (offered, taken) in
+        [(vec!["utf-8", "utf-16"], "utf-8"), (vec!["utf-32", "utf-8"], "utf-32"), (vec!["utf-16"], "utf-16"), (vec!["ebcdic"], "utf-16")]
+    {
         let (client, hello) = start(&offered);
         assert_eq!(hello["capabilities"]["positionEncoding"], taken);
         assert_eq!(client.shut_down(), Some(0));

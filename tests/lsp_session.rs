@@ -131,7 +131,8 @@ fn marks_are_capped_and_the_last_counts_the_rest() {
     let other = "RuntimeError: CUDA error: device-side assert triggered";
     let killed = "slurmstepd: error: Detected 1 oom_kill event in StepId=4711.batch. Some of the step tasks have been OOM Killed.";
     let port = "RuntimeError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).";
-    let text: String = (0..40).map(|_| format!("{OOM}\n{STEP}\n{other}\n{STEP}\n{WATCHDOG}\n{killed}\n{port}\n", WATCHDOG = common::WATCHDOG)).collect();
+    let text: String =
+        (0..40).map(|_| format!("{OOM}\n{STEP}\n{other}\n{STEP}\n{WATCHDOG}\n{killed}\n{port}\n", WATCHDOG = common::WATCHDOG)).collect();
     client.open(RUN, "log", &text);
     let marks = client.diagnostics(RUN, 1);
     assert!(marks.len() <= 5, "{}", marks.len());

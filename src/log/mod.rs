@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 pub use document::LogDocument;
 pub use finding::{Finding, Number, Span};
+pub use sniff::looks_like_log;
 pub use story::Story;
 
 /// What a log says: its findings in line order, and the story they tell.

@@ -94,8 +94,8 @@ static PREFIXES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     forms.iter().filter_map(|form| Regex::new(&format!("^(?:{form})")).ok()).collect()
 });
 
-/// Words in front of a number and a colon that name no host.
-const NO_HOST: [&str; 22] = [
+/// Words in front of a colon or a bar that name no host.
+const NO_HOST: &[&str] = &[
     "step",
     "epoch",
     "iter",
@@ -118,6 +118,16 @@ const NO_HOST: [&str; 22] = [
     "rank",
     "acc",
     "seed",
+    "trace",
+    "debug",
+    "info",
+    "notice",
+    "warn",
+    "warning",
+    "error",
+    "critical",
+    "fatal",
+    "success",
 ];
 
 /// Takes the prefixes off a clean segment.

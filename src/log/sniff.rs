@@ -73,7 +73,7 @@ pub fn is_document(head: &str) -> bool {
             "assert ",
             "raise ",
         ];
-        starts.iter().any(|start| text.starts_with(start)) || text.ends_with([';', '{', '}'])
+        starts.iter().any(|start| text.starts_with(start)) || text.ends_with([';', '{']) || matches!(text, "}" | "}," | "})")
     });
     let frames = count(&|line| line.contains("\", line "));
     share(code, 0.35) && frames * 4 < code

@@ -281,7 +281,7 @@ fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<O
     });
     let first = &mut findings[finding];
     first.step = step;
-    if last.is_none() && first.cause == Cause::NanOnset && group.members.len() > 1 && line < 2 {
+    if last.is_none() && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
         // The log begins inside the event: the onset is above what is seen.
         first.cause = Cause::NanOngoing;
     }

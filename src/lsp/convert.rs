@@ -6,9 +6,7 @@
 use std::path::PathBuf;
 
 use ropey::Rope;
-use tower_lsp_server::ls_types::{
-    ClientCapabilities, Diagnostic, DiagnosticTag, MarkupKind, Position, PositionEncodingKind, Range, Uri,
-};
+use tower_lsp_server::ls_types::{ClientCapabilities, Diagnostic, DiagnosticTag, MarkupKind, Position, PositionEncodingKind, Range, Uri};
 
 use crate::log::Span;
 use crate::text::document::{self, Encoding, Place};
@@ -102,15 +100,12 @@ impl ClientFacts {
             encoding: offered.iter().find_map(encoding_of).unwrap_or_default(),
             pulls: pull.is_some(),
             related: yes(push.and_then(|p| p.related_information)) || yes(pull.and_then(|p| p.related_information)),
-            code_links: yes(push.and_then(|p| p.code_description_support))
-                || yes(pull.and_then(|p| p.code_description_support)),
+            code_links: yes(push.and_then(|p| p.code_description_support)) || yes(pull.and_then(|p| p.code_description_support)),
             fades: tags.is_some_and(|t| t.value_set.contains(&DiagnosticTag::UNNECESSARY)),
             versions: yes(push.and_then(|p| p.version_support)),
             markdown: hover.is_none_or(|formats| formats.contains(&MarkupKind::Markdown)),
             tree: yes(symbols.and_then(|s| s.hierarchical_document_symbol_support)),
-            refreshes_diagnostics: yes(workspace
-                .and_then(|w| w.diagnostics.as_ref())
-                .and_then(|d| d.refresh_support)),
+            refreshes_diagnostics: yes(workspace.and_then(|w| w.diagnostics.as_ref()).and_then(|d| d.refresh_support)),
             refreshes_hints: yes(workspace.and_then(|w| w.inlay_hint.as_ref()).and_then(|h| h.refresh_support)),
             configuration: yes(workspace.and_then(|w| w.configuration)),
             registers_configuration: yes(config.and_then(|c| c.dynamic_registration)),
@@ -134,10 +129,7 @@ pub fn kind_of(encoding: Encoding) -> PositionEncodingKind {
 
 /// A position as a place.
 pub fn place(position: Position) -> Place {
-    Place {
-        line: position.line as usize,
-        column: position.character as usize,
-    }
+    Place { line: position.line as usize, column: position.character as usize }
 }
 
 /// The position of a byte column of a line.
@@ -148,10 +140,7 @@ pub fn position(rope: &Rope, encoding: Encoding, line: usize, byte: usize) -> Po
 
 /// The range of a span.
 pub fn range(rope: &Rope, encoding: Encoding, span: Span) -> Range {
-    Range::new(
-        position(rope, encoding, span.line, span.start),
-        position(rope, encoding, span.end_line, span.end),
-    )
+    Range::new(position(rope, encoding, span.line, span.start), position(rope, encoding, span.end_line, span.end))
 }
 
 /// A number of the protocol, which has 31 bits for it.

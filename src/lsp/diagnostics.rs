@@ -6,8 +6,7 @@
 
 use ropey::Rope;
 use tower_lsp_server::ls_types::{
-    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location,
-    NumberOrString,
+    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location, NumberOrString,
 };
 
 use super::convert::{ClientFacts, Diagnostics, DocumentUri, range};
@@ -27,13 +26,7 @@ const MOST_RELATED: usize = 20;
 /// The findings of a job's text that are shown, as many as the settings allow, and their marks.
 pub fn build(job: &Job, analysis: &Analysis) -> (Vec<usize>, Diagnostics) {
     let mut shown = shown(analysis, &job.settings);
-    let scene = Scene {
-        uri: &job.uri,
-        rope: &job.rope,
-        facts: &job.facts,
-        analysis,
-        shown: &shown,
-    };
+    let scene = Scene { uri: &job.uri, rope: &job.rope, facts: &job.facts, analysis, shown: &shown };
     let most = job.settings.max_findings;
     // The mark that counts the rest takes the last place; with a single place the root cause has it.
     let kept = if shown.len() > most { (most - 1).max(1) } else { shown.len() };
@@ -55,20 +48,12 @@ fn shown(analysis: &Analysis, settings: &Settings) -> Vec<usize> {
         }
     }
     let wanted = |(i, finding): &(usize, &Finding)| {
-        !folded[*i]
-            && !settings.disabled.contains(&*finding.rule)
-            && !(finding.kind == Kind::Report && finding.severity == Severity::Info)
+        !folded[*i] && !settings.disabled.contains(&*finding.rule) && !(finding.kind == Kind::Report && finding.severity == Severity::Info)
     };
-    let mut shown: Vec<usize> =
-        analysis.findings.iter().enumerate().filter(wanted).map(|(i, _)| i).collect();
+    let mut shown: Vec<usize> = analysis.findings.iter().enumerate().filter(wanted).map(|(i, _)| i).collect();
     shown.sort_by_key(|&i| {
         let finding = &analysis.findings[i];
-        (
-            analysis.story.root != Some(i),
-            finding.role != Role::RootCause,
-            severity(finding, analysis.story.root.is_some()),
-            i,
-        )
+        (analysis.story.root != Some(i), finding.role != Role::RootCause, severity(finding, analysis.story.root.is_some()), i)
     });
     shown
 }
@@ -174,10 +159,7 @@ impl Scene<'_> {
         let finding = &self.analysis.findings[i];
         let rank = finding.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
         DiagnosticRelatedInformation {
-            location: Location {
-                uri: self.uri.0.clone(),
-                range: range(self.rope, self.facts.encoding, finding.span),
-            },
+            location: Location { uri: self.uri.0.clone(), range: range(self.rope, self.facts.encoding, finding.span) },
             message: format!("{what}{rank}{}", finding.message),
         }
     }

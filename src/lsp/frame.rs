@@ -31,19 +31,11 @@ pub fn read(input: &mut impl BufRead) -> io::Result<Frame> {
     };
     if length > MAX_BODY {
         let skipped = io::copy(&mut input.take(length), &mut io::sink())?;
-        return Ok(if skipped == length {
-            Frame::TooLong(length)
-        } else {
-            Frame::Broken("the stream ended inside a message")
-        });
+        return Ok(if skipped == length { Frame::TooLong(length) } else { Frame::Broken("the stream ended inside a message") });
     }
     let mut body = Vec::with_capacity(length.min(MAX_RESERVED) as usize);
     let got = input.take(length).read_to_end(&mut body)? as u64;
-    Ok(if got == length {
-        Frame::Body(body)
-    } else {
-        Frame::Broken("the stream ended inside a message")
-    })
+    Ok(if got == length { Frame::Body(body) } else { Frame::Broken("the stream ended inside a message") })
 }
 
 /// The headers that go in front of a body.

@@ -15,10 +15,7 @@ pub fn hover(reading: &Reading, facts: &ClientFacts, position: Position) -> Opti
     let text = explain::hover(analysis, &reading.rules, place.line, column)?;
     let kind = if facts.markdown { MarkupKind::Markdown } else { MarkupKind::PlainText };
     Some(Hover {
-        contents: HoverContents::Markup(MarkupContent {
-            kind,
-            value: text.markdown,
-        }),
+        contents: HoverContents::Markup(MarkupContent { kind, value: text.markdown }),
         range: Some(range(&reading.rope, facts.encoding, text.span)),
     })
 }

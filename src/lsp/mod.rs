@@ -61,10 +61,7 @@ fn serve() -> std::io::Result<bool> {
         .custom_method(reader::PARCEL_METHOD, server::Backend::parcel)
         .finish();
         let down = service.inner().down.clone();
-        Server::new(input, tokio::io::stdout(), socket)
-            .concurrency_level(CONCURRENCY)
-            .serve(service)
-            .await;
+        Server::new(input, tokio::io::stdout(), socket).concurrency_level(CONCURRENCY).serve(service).await;
         down.load(std::sync::atomic::Ordering::Relaxed)
     });
     state.cancel_all();

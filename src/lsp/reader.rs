@@ -93,11 +93,7 @@ pub struct Passed {
 }
 
 impl AsyncRead for Passed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.at == self.piece.len() {
             match ready!(self.pieces.poll_recv(context)) {
                 Some(piece) => (self.piece, self.at) = (piece, 0),
@@ -119,11 +115,7 @@ pub fn start(parcels: Arc<Parcels>) -> io::Result<Passed> {
     let (sender, pieces) = mpsc::channel(QUEUE);
     let thread = std::thread::Builder::new().name("reader".into());
     thread.spawn(move || read_all(&mut io::stdin().lock(), &parcels, &sender))?;
-    Ok(Passed {
-        pieces,
-        piece: Vec::new(),
-        at: 0,
-    })
+    Ok(Passed { pieces, piece: Vec::new(), at: 0 })
 }
 
 fn read_all(input: &mut impl BufRead, parcels: &Parcels, sender: &mpsc::Sender<Vec<u8>>) {
@@ -139,8 +131,7 @@ fn read_all(input: &mut impl BufRead, parcels: &Parcels, sender: &mpsc::Sender<V
             Err(error) => return note(&format!("stopped reading: {error}")),
         };
         if let Some(body) = pass(body, parcels)
-            && (sender.blocking_send(frame::headers(&body)).is_err()
-                || sender.blocking_send(body).is_err())
+            && (sender.blocking_send(frame::headers(&body)).is_err() || sender.blocking_send(body).is_err())
         {
             return;
         }
@@ -190,10 +181,7 @@ impl Unbuilt {
             Unbuilt::Open(Open { text_document }) => Parcel {
                 uri: text_document.uri,
                 version: text_document.version,
-                what: Contents::Open {
-                    rope: Rope::from_str(&text_document.text),
-                    language: text_document.language_id,
-                },
+                what: Contents::Open { rope: Rope::from_str(&text_document.text), language: text_document.language_id },
             },
             Unbuilt::Change(changes) => Parcel {
                 uri: changes.text_document.uri,
@@ -290,10 +278,7 @@ struct WirePlace {
 
 impl WirePlace {
     fn place(&self) -> Place {
-        Place {
-            line: self.line as usize,
-            column: self.character as usize,
-        }
+        Place { line: self.line as usize, column: self.character as usize }
     }
 }
 
@@ -307,8 +292,7 @@ fn repair_surrogates(body: &mut [u8]) -> usize {
             at = (here + 2).min(body.len());
             continue;
         };
-        let pair = (0xD800..0xDC00).contains(&unit)
-            && escaped_unit(body, here + 6).is_some_and(|low| (0xDC00..0xE000).contains(&low));
+        let pair = (0xD800..0xDC00).contains(&unit) && escaped_unit(body, here + 6).is_some_and(|low| (0xDC00..0xE000).contains(&low));
         if pair {
             at = here + 12;
             continue;
@@ -326,9 +310,7 @@ fn repair_surrogates(body: &mut [u8]) -> usize {
 fn escaped_unit(body: &[u8], at: usize) -> Option<u32> {
     let escape = body.get(at..at + 6)?;
     let digits = escape.strip_prefix(b"\\u")?;
-    digits.iter().try_fold(0, |value, &digit| {
-        Some(value * 16 + (digit as char).to_digit(16)?)
-    })
+    digits.iter().try_fold(0, |value, &digit| Some(value * 16 + (digit as char).to_digit(16)?))
 }
 
 #[cfg(test)]

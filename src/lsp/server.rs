@@ -50,14 +50,7 @@ pub struct ParcelNumber {
 impl Backend {
     /// A server without documents.
     pub fn new(client: Client, state: Arc<State>, parcels: Arc<Parcels>) -> Backend {
-        Backend {
-            client,
-            state,
-            parcels,
-            user_rules: Arc::default(),
-            first_settings: Mutex::default(),
-            down: Arc::default(),
-        }
+        Backend { client, state, parcels, user_rules: Arc::default(), first_settings: Mutex::default(), down: Arc::default() }
     }
 
     /// Stores a large text that was put aside.
@@ -96,10 +89,7 @@ impl Backend {
         let (client, state) = (self.client.clone(), self.state.clone());
         let first = self.first_settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         tokio::spawn(async move {
-            let item = ConfigurationItem {
-                scope_uri: None,
-                section: Some(SECTION.to_owned()),
-            };
+            let item = ConfigurationItem { scope_uri: None, section: Some(SECTION.to_owned()) };
             if let Ok(Ok(values)) = tokio::time::timeout(PATIENCE, client.configuration(vec![item])).await
                 && let Some(value) = values.first()
             {
@@ -112,11 +102,7 @@ impl Backend {
     fn register(&self, facts: &ClientFacts) {
         let mut wanted = Vec::new();
         let mut want = |method: &str, options: Value| {
-            wanted.push(Registration {
-                id: method.to_owned(),
-                method: method.to_owned(),
-                register_options: Some(options),
-            });
+            wanted.push(Registration { id: method.to_owned(), method: method.to_owned(), register_options: Some(options) });
         };
         if facts.registers_configuration {
             want("workspace/didChangeConfiguration", json!({ "section": SECTION }));
@@ -157,10 +143,7 @@ fn capabilities(facts: &ClientFacts) -> ServerCapabilities {
         save: Some(TextDocumentSyncSaveOptions::Supported(true)),
         ..TextDocumentSyncOptions::default()
     };
-    let pull = DiagnosticOptions {
-        identifier: Some(SECTION.to_owned()),
-        ..DiagnosticOptions::default()
-    };
+    let pull = DiagnosticOptions { identifier: Some(SECTION.to_owned()), ..DiagnosticOptions::default() };
     ServerCapabilities {
         position_encoding: Some(kind_of(facts.encoding)),
         text_document_sync: Some(TextDocumentSyncCapability::Options(sync)),
@@ -193,10 +176,7 @@ impl LanguageServer for Backend {
         self.state.set_facts(facts);
         Ok(InitializeResult {
             capabilities,
-            server_info: Some(ServerInfo {
-                name: "trainwreck".to_owned(),
-                version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-            }),
+            server_info: Some(ServerInfo { name: "trainwreck".to_owned(), version: Some(env!("CARGO_PKG_VERSION").to_owned()) }),
             ..InitializeResult::default()
         })
     }

@@ -24,11 +24,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings {
-            max_findings: 200,
-            disabled: HashSet::new(),
-            inlay_hints: true,
-        }
+        Settings { max_findings: 200, disabled: HashSet::new(), inlay_hints: true }
     }
 }
 
@@ -58,11 +54,7 @@ mod tests {
     #[test]
     fn both_forms_are_read() {
         let object = json!({"maxFindings": 7, "rules": {"disabled": ["cuda-oom"]}, "inlayHints": {"enabled": false}});
-        let expected = Settings {
-            max_findings: 7,
-            disabled: HashSet::from(["cuda-oom".to_string()]),
-            inlay_hints: false,
-        };
+        let expected = Settings { max_findings: 7, disabled: HashSet::from(["cuda-oom".to_string()]), inlay_hints: false };
         assert_eq!(Settings::default().with(&object), expected);
         assert_eq!(Settings::default().with(&json!({ "trainwreck": object })), expected);
     }

@@ -145,19 +145,9 @@ impl State {
     /// No documents, built-in rules; events go to the receiver.
     pub fn new() -> (Arc<State>, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
-        let inner = Inner {
-            documents: HashMap::new(),
-            counter: 0,
-            settings: Arc::default(),
-            rules: Rules::builtin(),
-            facts: Arc::default(),
-        };
-        let state = State {
-            inner: Mutex::new(inner),
-            work: Condvar::new(),
-            readings: watch::channel(0).0,
-            events,
-        };
+        let inner =
+            Inner { documents: HashMap::new(), counter: 0, settings: Arc::default(), rules: Rules::builtin(), facts: Arc::default() };
+        let state = State { inner: Mutex::new(inner), work: Condvar::new(), readings: watch::channel(0).0, events };
         (Arc::new(state), receiver)
     }
 

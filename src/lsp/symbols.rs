@@ -1,8 +1,6 @@
 //! The story as an outline: the root cause with what followed from it, then everything else that has a mark.
 
-use tower_lsp_server::ls_types::{
-    DocumentSymbol, DocumentSymbolResponse, Location, Range, SymbolInformation, SymbolKind,
-};
+use tower_lsp_server::ls_types::{DocumentSymbol, DocumentSymbolResponse, Location, Range, SymbolInformation, SymbolKind};
 
 use super::convert::{ClientFacts, range};
 use super::state::Reading;
@@ -95,10 +93,7 @@ fn flatten(reading: &Reading, entry: DocumentSymbol, parent: Option<String>) -> 
         kind: entry.kind,
         tags: None,
         deprecated: None,
-        location: Location {
-            uri: reading.uri.0.clone(),
-            range: entry.selection_range,
-        },
+        location: Location { uri: reading.uri.0.clone(), range: entry.selection_range },
         container_name: parent,
     }
 }

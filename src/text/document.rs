@@ -49,11 +49,7 @@ impl LineEdit {
         let before = self.first - first;
         let behind = middle_end - (self.first + self.new);
         let untouched = middle_end - first - later.old;
-        LineEdit {
-            first,
-            old: before + self.old + behind,
-            new: untouched + later.new,
-        }
+        LineEdit { first, old: before + self.old + behind, new: untouched + later.new }
     }
 }
 
@@ -99,12 +95,7 @@ pub fn from_byte_column(rope: &Rope, encoding: Encoding, line: usize, byte: usiz
 ///
 /// What is the same at both ends stays untouched, so that a client which sends the whole text for every change still
 /// makes a small edit. `None` when nothing changed.
-pub fn edit(
-    rope: &mut Rope,
-    encoding: Encoding,
-    range: Option<(Place, Place)>,
-    text: &str,
-) -> Option<LineEdit> {
+pub fn edit(rope: &mut Rope, encoding: Encoding, range: Option<(Place, Place)>, text: &str) -> Option<LineEdit> {
     let (start, end) = match range {
         Some((from, to)) => {
             let (a, b) = (offset(rope, encoding, from), offset(rope, encoding, to));
@@ -145,11 +136,7 @@ fn line_end_len(line: &RopeSlice<'_>) -> usize {
     if bytes == 0 || line.byte(bytes - 1) != b'\n' {
         return 0;
     }
-    if bytes > 1 && line.byte(bytes - 2) == b'\r' {
-        2
-    } else {
-        1
-    }
+    if bytes > 1 && line.byte(bytes - 2) == b'\r' { 2 } else { 1 }
 }
 
 fn byte_column(line: &RopeSlice<'_>, encoding: Encoding, column: usize) -> usize {
@@ -252,14 +239,7 @@ mod tests {
     fn a_whole_text_makes_a_small_edit() {
         let mut rope = Rope::from_str("one\ntwo\nthree\n");
         let edit = edit(&mut rope, Encoding::Utf16, None, "one\ntwo\nthree\nfour\n");
-        assert_eq!(
-            edit,
-            Some(LineEdit {
-                first: 3,
-                old: 1,
-                new: 2
-            })
-        );
+        assert_eq!(edit, Some(LineEdit { first: 3, old: 1, new: 2 }));
     }
 
     #[test]
@@ -271,16 +251,8 @@ mod tests {
     }
 
     fn snippet() -> impl Strategy<Value = String> {
-        let piece = prop_oneof![
-            Just("\n"),
-            Just("\r\n"),
-            Just("\r"),
-            Just("a"),
-            Just("é"),
-            Just("😀"),
-            Just("loss: nan"),
-            Just("\u{2028}")
-        ];
+        let piece =
+            prop_oneof![Just("\n"), Just("\r\n"), Just("\r"), Just("a"), Just("é"), Just("😀"), Just("loss: nan"), Just("\u{2028}")];
         prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
     }
 

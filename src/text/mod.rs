@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 pub mod clean;
+pub mod document;
 
 /// All lines of a text, however it is stored.
 ///
@@ -106,7 +107,7 @@ mod tests {
         let lines = StrLines::new("a\rb\nc\r\nd");
         assert_eq!((0..lines.count()).map(|i| lines.get(i)).collect::<Vec<_>>(), ["a\rb", "c", "d"]);
         let rope = ropey::Rope::from_str("a\rb\nc\r\nd\u{2028}e");
-        assert_eq!((0..rope.count()).map(|i| rope.line(i).into_owned()).collect::<Vec<_>>(), ["a\rb", "c", "d\u{2028}e"]);
+        assert_eq!((0..rope.count()).map(|i| Lines::line(&rope, i).into_owned()).collect::<Vec<_>>(), ["a\rb", "c", "d\u{2028}e"]);
     }
 
     #[test]

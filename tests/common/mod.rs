@@ -206,9 +206,7 @@ impl Client {
     /// Waits for the diagnostics of a version of a document.
     pub fn diagnostics(&mut self, uri: &str, version: i64) -> Vec<Value> {
         let message = self.wait(|m| {
-            m["method"] == "textDocument/publishDiagnostics"
-                && m["params"]["uri"] == uri
-                && m["params"]["version"] == json!(version)
+            m["method"] == "textDocument/publishDiagnostics" && m["params"]["uri"] == uri && m["params"]["version"] == json!(version)
         });
         message["params"]["diagnostics"].as_array().unwrap().clone()
     }
