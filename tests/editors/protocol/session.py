@@ -153,8 +153,8 @@ def hold(check, editor, sample_run):
         fresh_uri, fresh = look_at(editor, "fresh-" + name, editor.texts[uri])
         check(f"{name}: edits give what a fresh open gives", plain(edited, uri) == plain(fresh, fresh_uri))
 
-    for number, (name, text) in enumerate(samples.HOSTILE.items()):
-        uri = f"file:///hostile/{number}.log"
+    for index, (name, text) in enumerate(samples.HOSTILE.items()):
+        uri = f"file:///hostile/{index}.log"
         editor.open(uri, text)
         try:
             editor.ask_everything(uri)
@@ -184,7 +184,7 @@ def hold(check, editor, sample_run):
     server.notify("textDocument/didChange", {"textDocument": {"uri": "file:///never/opened.log", "version": 3}, "contentChanges": [{"text": "x"}]})
     server.notify("textDocument/didClose", {"textDocument": {"uri": "file:///never/opened.log"}})
     server.notify("window/workDoneProgress/cancel", {"token": "none"})
-    check("notes that are not about it are survived", editor.hover(uri, number) is not None)
+    check("notes that do not concern it are survived", editor.hover(uri, number) is not None)
 
     if not editor.pulls:
         seen = len(server.received)

@@ -5,13 +5,14 @@ editors that split at it send LF, and the others keep it inside the line.
 """
 
 
+# Name of the codec, bytes of a code unit.
+CODECS = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}
+
+
 def width(text, encoding):
     """The length of a text in code units."""
-    if encoding == "utf-8":
-        return len(text.encode("utf-8", "surrogatepass"))
-    if encoding == "utf-16":
-        return len(text.encode("utf-16-le", "surrogatepass")) // 2
-    return len(text)
+    codec, size = CODECS[encoding]
+    return len(text.encode(codec)) // size
 
 
 def lines_of(text):
@@ -29,14 +30,14 @@ def position(text, offset, encoding):
 
 def column_index(line, character, encoding):
     """The character index of a column, or None where it lies outside or within a character."""
-    count = 0
-    for index, char in enumerate(line):
-        if count == character:
-            return index
-        if count > character:
-            return None
-        count += width(char, encoding)
-    return len(line) if count == character else None
+    codec, size = CODECS[encoding]
+    units = line.encode(codec)[: character * size]
+    if len(units) != character * size:
+        return None
+    try:
+        return len(units.decode(codec))
+    except UnicodeDecodeError:
+        return None
 
 
 def offset(text, place, encoding):

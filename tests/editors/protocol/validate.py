@@ -197,9 +197,7 @@ class Judge:
     def request_of_server(self, method, params):
         if method == "client/registerCapability":
             for one in params["registrations"]:
-                path = (*one["method"].replace("workspace/did", "workspace/").split("/"), "dynamicRegistration")
-                path = [part[0].lower() + part[1:] for part in path]
-                if not declared(self.capabilities, path):
+                if not declared(self.capabilities, (*one["method"].split("/"), "dynamicRegistration")):
                     self.fault("only what the client declared", f"registers {one['method']}")
         elif method in NEEDS and not declared(self.capabilities, NEEDS[method]):
             self.fault("only what the client declared", method)
@@ -251,7 +249,9 @@ class Judge:
                 self.fault("only what the client declared", "hierarchical symbols")
             self.symbols(result)
         if method == "textDocument/diagnostic":
-            self.members(result.get("items", []), document.get("diagnostic", {}))
+            # Until 3.17 the members of pulled diagnostics are declared under publishDiagnostics.
+            pulled = {**document.get("publishDiagnostics", {}), **document.get("diagnostic", {})}
+            self.members(result.get("items", []), pulled)
         if uri is not None and version is not None and method != "textDocument/codeAction":
             self.ranges(method, result, self.documents[uri][version])
 
@@ -299,9 +299,17 @@ class Judge:
         if version is not None and version not in history:
             self.fault("diagnostics carry the version", f"version {version} was never sent")
             return
-        text = history[self.current[uri] if version is None else version]
+        if version is None:
+            # Nothing tells which text they are about: an older one, while the newest is read.
+            text = next((one for one in reversed(history.values()) if self.all_inside(params, one)), history[self.current[uri]])
+        else:
+            text = history[version]
         for diagnostic in params["diagnostics"]:
             self.ranges("publishDiagnostics", diagnostic["range"], text)
             for related in diagnostic.get("relatedInformation") or []:
                 if related["location"]["uri"] == uri:
                     self.ranges("relatedInformation", related["location"]["range"], text)
+
+    def all_inside(self, params, text):
+        lines = texts.lines_of(text)
+        return not any(texts.fault_of_range(lines, one["range"], self.encoding) for one in params["diagnostics"])
