@@ -313,6 +313,18 @@ local function check_silence()
   end
 end
 
+--- The folder with `.trainwreck` is the root: rule pages of the house are used.
+local function check_house_rules()
+  local buf = open(logs .. '/house/run.log')
+  local client = client_of(buf)
+  local root = client and client.root_dir or ''
+  check('the folder with .trainwreck is the root', vim.fs.basename(root) == 'house', root)
+  local found = error_at(buf, 2)
+  check('a rule page of the house is used', found and found.code == 'house-quota', describe(buf))
+  local hover = hover_at(buf, 2, 'speech')
+  check('its page is the hover', hover:find('GPU hours are used up', 1, true), hover)
+end
+
 local function check_filetypes()
   local folder = logs .. '/names'
   vim.fn.mkdir(folder, 'p')
@@ -367,10 +379,12 @@ end
 
 local function check_stop()
   vim.lsp.enable('trainwreck', false)
-  check('the server stops', wait(10000, function()
-    return #vim.lsp.get_clients({ name = 'trainwreck' }) == 0 and #server_exits == 1
+  check('the servers stop', wait(10000, function()
+    return #vim.lsp.get_clients({ name = 'trainwreck' }) == 0 and #server_exits == 2
   end), vim.inspect(server_exits))
-  check('it ends in order', server_exits[1] == 'code 0, signal 0', vim.inspect(server_exits))
+  check('they end in order', vim.iter(server_exits):all(function(how)
+    return how == 'code 0, signal 0'
+  end), vim.inspect(server_exits))
   vim.lsp.enable('trainwreck')
   local buf = open(logs .. '/encoding.log')
   check('it can be started anew', attached(buf) and error_at(buf, find(buf, 'Tried to allocate')), describe(buf))
@@ -390,6 +404,7 @@ function scenarios.full()
   check_edits()
   check_growth()
   check_silence()
+  check_house_rules()
   check_filetypes()
   check_health()
   check_stop()
