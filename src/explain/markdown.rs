@@ -81,12 +81,14 @@ fn causes_of(text: &str) -> (Vec<Cause>, &str) {
     }
 }
 
-/// The items that fit a finding, with the finding's values filled in.
+/// The items that fit a finding, with the finding's values filled in. An item that names a value the finding does not
+/// have is for others.
 pub fn fitting(section: &str, finding: &Finding) -> Vec<String> {
     items(section)
         .into_iter()
         .filter(|item| item.causes.is_empty() || item.causes.contains(&finding.cause))
         .map(|item| values(&item.text, finding))
+        .filter(|text| !has_placeholder(text))
         .collect()
 }
 
@@ -97,6 +99,13 @@ pub fn values(text: &str, finding: &Finding) -> String {
         out = out.replace(&format!("{{{}}}", number.name), &escape(&number.shown()));
     }
     out
+}
+
+/// Is a `{name}` left?
+fn has_placeholder(text: &str) -> bool {
+    let is_name =
+        |name: &str| name.starts_with(|c: char| c.is_ascii_lowercase()) && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    text.split('{').skip(1).any(|rest| rest.split_once('}').is_some_and(|(name, _)| is_name(name)))
 }
 
 #[cfg(test)]
@@ -110,6 +119,12 @@ mod tests {
         assert_eq!(all.len(), 3);
         assert_eq!(all[0], Item { causes: vec![Cause::Fragmentation], text: "Set it:\n   `x=1`".to_owned() });
         assert!(all[1].causes.is_empty() && all[1].text.starts_with("[link]"));
+    }
+
+    #[test]
+    fn placeholders_are_told_from_code() {
+        assert!(has_placeholder("set `--max-model-len {largest_model_len}`"));
+        assert!(!has_placeholder(r#"`--limit-mm-per-prompt '{"image": 1}'`, `${x`, {}"#));
     }
 
     #[test]

@@ -40,7 +40,7 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
     Some(Dialects {
         step: step.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect(),
         loss: Regex::new(
-            r"(?i)(?:^|[^\w/])(?:\w*[_ ])?loss['\x22]?\s*[=: ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
+            r"(?i)(?:^|[^\w/])(?:\w*[_ ])?loss['\x22\]]?\s*[=: ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
         )
         .ok()?,
     })

@@ -7,9 +7,10 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Regex, RegexSet};
 
 use crate::text::clean::Segment;
+use crate::text::floor_border;
 
 /// What the prefix of a line says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,8 +36,16 @@ pub struct Record {
 
 /// A stack of prefixes is at most this deep.
 const MOST_PREFIXES: usize = 8;
+/// One prefix is at most this long.
+const MOST_PREFIX_BYTES: usize = 160;
 
-static PREFIXES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+/// The prefix forms: the set says in one pass which of them fit, the expressions then read the fields of the first.
+struct Forms {
+    set: RegexSet,
+    each: Vec<Regex>,
+}
+
+static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
     const DATE: &str = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?";
     const LEVEL: &str = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SUCCESS)";
     let forms = [
@@ -91,7 +100,9 @@ static PREFIXES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         // a quotation mark of a mail or an issue
         r"> ".to_owned(),
     ];
-    forms.iter().filter_map(|form| Regex::new(&format!("^(?:{form})")).ok()).collect()
+    let forms: Vec<String> = forms.iter().map(|form| format!("^(?:{form})")).collect();
+    let each = forms.iter().map(|form| Regex::new(form)).collect::<Result<_, _>>().ok()?;
+    Some(Forms { set: RegexSet::new(&forms).ok()?, each })
 });
 
 /// Words in front of a colon or a bar that name no host.
@@ -162,8 +173,11 @@ fn glued_carets(text: &str) -> Option<usize> {
 
 /// Length of the first prefix that fits, whose fields go to `prefix`.
 fn peel(text: &str, prefix: &mut Prefix) -> Option<usize> {
-    for form in PREFIXES.iter() {
-        let Some(found) = form.captures(text) else { continue };
+    let forms = PREFIXES.as_ref()?;
+    // A prefix is short; the set need not read on.
+    let head = &text[..floor_border(text, MOST_PREFIX_BYTES)];
+    for form in forms.set.matches(head) {
+        let Some(found) = forms.each[form].captures(head) else { continue };
         let host = found.name("host").map(|m| m.as_str());
         if host.is_some_and(names_no_host) {
             continue;

@@ -73,10 +73,13 @@ pub fn is_document(head: &str) -> bool {
             "assert ",
             "raise ",
         ];
-        starts.iter().any(|start| text.starts_with(start)) || text.ends_with([';', '{']) || matches!(text, "}" | "}," | "})")
+        // A logged dictionary ends in a brace as well, and so does a configuration printed into a log.
+        let opens_block = text.ends_with('{') && !text.starts_with(['"', '\'', '{', '[']);
+        starts.iter().any(|start| text.starts_with(start)) || text.ends_with(';') || opens_block
     });
     let frames = count(&|line| line.contains("\", line "));
-    share(code, 0.35) && frames * 4 < code
+    // One line that ends in a brace is a message as likely as code.
+    code >= 3 && share(code, 0.35) && frames * 4 < code
 }
 
 #[cfg(test)]
@@ -91,6 +94,11 @@ mod tests {
         assert!(!is_document("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    return x\nValueError: x\n"));
         assert!(!is_document("{\"loss\": 1.0}\n{\"loss\": 2.0}\n"));
         assert!(!is_document("{'loss': 2.0}\n"));
+        assert!(!is_document("{'loss': 2.0, 'epoch': 0.01}\n{'loss': 0.0, 'epoch': 0.02}\n{'loss': 0.0, 'epoch': 0.03}\n"));
+        assert!(!is_document("ValueError: bad\nlosses = {'cls': nan}\n"));
+        assert!(!is_document("[INFO] json = {\n    \"fp16\": {\n        \"enabled\": true\n    }\n}\nstep 1\n"));
+        assert!(is_document("int f(int x) {\n    int y = x;\n    y += 2;\n    return y;\n}\n"));
+        assert!(!is_document("RuntimeError: worker failed: {}\n"));
         assert!(!is_document(""));
         assert!(looks_like_log("/tmp/train.log", "", "step 1\n"));
         assert!(looks_like_log("slurm-123.out", "plaintext", "step 1\n"));

@@ -124,10 +124,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Finding {
         texts.push(("alloc_conf".to_owned(), name));
     }
     let judged = front.verdict.as_deref().and_then(|name| verdict::judge(name, &mut numbers, &texts, front.cause));
-    let (cause, verdict) = match judged {
-        Some((cause, verdict)) => (cause, Some(verdict)),
-        None => (front.cause, None),
-    };
+    let (cause, verdict) = judged.unwrap_or((front.cause, None));
     let whole = |name: &str| numbers.iter().find(|n| n.name == name).map(|n| n.value.as_f64()).filter(|x| *x >= 0.0);
     let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
     Finding {
@@ -212,7 +209,9 @@ fn same_event(a: &Finding, b: &Finding) -> bool {
         // Non-finite values in the loss, in the gradient and in their hooks are one event; overflow lines are another.
         return (a.cause == b.cause && a.severity == b.severity) || (is_non_finite(a) && is_non_finite(b));
     }
-    a.rule == b.rule && a.cause == b.cause && a.text("xid") == b.text("xid")
+    // Reports with different numbers are different reports; Xids of one page are told apart by their number.
+    let same_number = |name: &str| a.number(name).map(|n| n.value) == b.number(name).map(|n| n.value);
+    a.rule == b.rule && a.cause == b.cause && same_number("xid") && (a.kind != Kind::Report || a.message == b.message)
 }
 
 fn is_non_finite(f: &Finding) -> bool {

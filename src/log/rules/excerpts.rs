@@ -43,23 +43,43 @@ pub fn excerpts(page: &Page, heading: &str) -> Vec<Excerpt> {
     let mut open: Option<Excerpt> = None;
     for line in section.lines() {
         page_line += 1;
-        if line.starts_with("```") {
-            match open.take() {
-                Some(done) => out.push(done),
-                None => open = Some(Excerpt { page_line, ..Excerpt::default() }),
-            }
-            continue;
-        }
-        let Some(excerpt) = &mut open else { continue };
-        match line.strip_prefix("#~") {
-            Some(rest) => excerpt.expected.push(expectation(rest, excerpt.text.matches('\n').count().saturating_sub(1), page_line - 1)),
-            None => {
-                excerpt.text.push_str(&unescape(line));
-                excerpt.text.push('\n');
-            }
+        match (&mut open, line.starts_with("```")) {
+            (Some(_), true) => out.extend(open.take()),
+            (None, true) => open = Some(Excerpt { page_line, ..Excerpt::default() }),
+            (Some(excerpt), false) => excerpt.push(line, page_line - 1),
+            (None, false) => {}
         }
     }
     out
+}
+
+impl Excerpt {
+    /// A whole file as one excerpt.
+    pub fn parse(text: &str) -> Excerpt {
+        let mut excerpt = Excerpt::default();
+        for (i, line) in text.lines().enumerate() {
+            excerpt.push(line, i + 1);
+        }
+        excerpt
+    }
+
+    /// Adds a log line or an expectation line.
+    fn push(&mut self, line: &str, page_line: usize) {
+        match line.strip_prefix("#~") {
+            Some(rest) => self.expected.push(expectation(rest, self.text.matches('\n').count().saturating_sub(1), page_line)),
+            None => {
+                self.text.push_str(&unescape(line));
+                self.text.push('\n');
+            }
+        }
+    }
+
+    /// Compares what is found with what is expected; every deviation comes with its line.
+    ///
+    /// All findings of severity error or warning must be expected, and all of the rule `silent`, if there is one.
+    pub fn deviations(&self, analysis: &Analysis, silent: Option<&str>) -> Vec<(usize, String)> {
+        check_excerpt(silent, self, analysis)
+    }
 }
 
 /// `␛` stands for the escape byte and `␍` for a lone carriage return, so that a page stays readable.
@@ -89,14 +109,14 @@ pub fn check(page: &Page, rules: &Arc<Rules>) -> Vec<PageProblem> {
         say(page.body_line, format!("a page needs at least {LEAST_NOT_FLAGGED} excerpts under *Not flagged*"));
     }
     for (excerpt, is_quiet) in flagged.iter().map(|e| (e, false)).chain(quiet.iter().map(|e| (e, true))) {
-        for (line, message) in check_excerpt(page, excerpt, is_quiet, &analyze(&excerpt.text, rules)) {
+        for (line, message) in excerpt.deviations(&analyze(&excerpt.text, rules), is_quiet.then_some(page.front.id.as_str())) {
             say(line, message);
         }
     }
     problems
 }
 
-fn check_excerpt(page: &Page, excerpt: &Excerpt, is_quiet: bool, analysis: &Analysis) -> Vec<(usize, String)> {
+fn check_excerpt(silent: Option<&str>, excerpt: &Excerpt, analysis: &Analysis) -> Vec<(usize, String)> {
     let mut out = Vec::new();
     let mut met = vec![false; analysis.findings.len()];
     let lines: Vec<&str> = excerpt.text.split('\n').collect();
@@ -115,7 +135,7 @@ fn check_excerpt(page: &Page, excerpt: &Excerpt, is_quiet: bool, analysis: &Anal
         }
     }
     for (finding, _) in analysis.findings.iter().zip(&met).filter(|(_, met)| !**met) {
-        let own = is_quiet && *finding.rule == *page.front.id;
+        let own = silent.is_some_and(|rule| *finding.rule == *rule);
         if own || finding.severity != Severity::Info {
             let line = excerpt.page_line + 1 + excerpt_line(excerpt, finding.span.line);
             out.push((line, format!("unexpected {}", describe(finding))));

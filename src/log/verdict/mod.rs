@@ -4,6 +4,7 @@
 //! behind it. Words are made elsewhere (`explain`).
 
 pub mod device_oom;
+pub mod serving;
 pub mod tensor_shape;
 
 pub use device_oom::DeviceOom;
@@ -13,10 +14,10 @@ use super::finding::Number;
 use super::vocabulary::Cause;
 
 /// The verdicts that pages may name.
-pub const NAMES: &[&str] = &["device-oom", "tensor-shape"];
+pub const NAMES: &[&str] = &["device-oom", "tensor-shape", "kv-cache", "startup-memory"];
 
 /// Placeholders that verdicts give to message templates.
-pub const PLACEHOLDERS: &[&str] = &["tensor_bytes"];
+pub const PLACEHOLDERS: &[&str] = &["tensor_bytes", "bytes_per_token", "missing", "largest_model_len", "held", "largest_utilization"];
 
 /// What the numbers of a finding add up to.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,23 +28,28 @@ pub enum Verdict {
     TensorShape(TensorShape),
 }
 
-/// Calls the verdict of this name. New numbers may be added to `numbers`.
+/// Calls the verdict of this name. New numbers may be added to `numbers`; some verdicts are only these numbers and a cause.
 ///
 /// `None` when there is no such verdict or the captures do not suffice.
-pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], page_cause: Cause) -> Option<(Cause, Verdict)> {
+pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], page_cause: Cause) -> Option<(Cause, Option<Verdict>)> {
     match name {
         "device-oom" => {
             let verdict = device_oom::judge(numbers, texts)?;
             let cause = if verdict.cause == Cause::Unknown { page_cause } else { verdict.cause };
-            Some((cause, Verdict::DeviceOom(verdict)))
+            Some((cause, Some(Verdict::DeviceOom(verdict))))
         }
         "tensor-shape" => {
             let verdict = tensor_shape::judge(texts)?;
             if numbers.iter().all(|number| number.name != "tried") {
                 numbers.push(verdict.as_number());
             }
-            Some((verdict.cause, Verdict::TensorShape(verdict)))
+            Some((verdict.cause, Some(Verdict::TensorShape(verdict))))
         }
+        "kv-cache" => {
+            serving::kv_cache(numbers);
+            Some((page_cause, None))
+        }
+        "startup-memory" => Some((serving::startup_memory(numbers)?, None)),
         _ => None,
     }
 }
