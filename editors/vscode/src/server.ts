@@ -46,7 +46,8 @@ export function createServer(context: vscode.ExtensionContext): Server {
       status.text = "trainwreck did not start";
       status.detail = message;
       log.error(message);
-      void offerWaysOut(message);
+      // Who set a path needs that path mended, not another program.
+      void offerWaysOut(message, setting.trim() === "");
       return undefined;
     }
     if (failures.length > 0) {
@@ -76,16 +77,16 @@ export function createServer(context: vscode.ExtensionContext): Server {
       status.severity = vscode.LanguageStatusSeverity.Error;
       status.text = "trainwreck did not start";
       log.error(message);
-      void offerWaysOut(message);
+      void offerWaysOut(message, false);
     } finally {
       status.busy = false;
     }
   }
 
-  async function offerWaysOut(message: string): Promise<void> {
+  async function offerWaysOut(message: string, install: boolean): Promise<void> {
     const copy = "Copy Install Command";
     const settings = "Open Settings";
-    const answer = await vscode.window.showErrorMessage(message, copy, settings);
+    const answer = await vscode.window.showErrorMessage(message, ...(install ? [copy] : []), settings);
     if (answer === copy) {
       await vscode.env.clipboard.writeText(INSTALL_COMMAND);
     } else if (answer === settings) {
