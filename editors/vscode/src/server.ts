@@ -4,7 +4,7 @@
  */
 
 import * as vscode from "vscode";
-import { LanguageClient, TransportKind, type LanguageClientOptions } from "vscode-languageclient/node";
+import { LanguageClient, type LanguageClientOptions } from "vscode-languageclient/node";
 import { candidates, here, INSTALL_COMMAND, locate, nothingStarts, type Found } from "./binary";
 import { documentSelector } from "./names";
 import { serverSettings } from "./settings";
@@ -27,9 +27,8 @@ export function createServer(context: vscode.ExtensionContext): Server {
   const status = vscode.languages.createLanguageStatusItem("trainwreck.server", documentSelector());
   status.name = "trainwreck";
   status.command = { command: "trainwreck.restart", title: "Restart" };
-  const ruleFiles = vscode.workspace.createFileSystemWatcher("**/.trainwreck/rules/**/*.md");
   const trace = traceChannel(log);
-  context.subscriptions.push(log, trace, status, ruleFiles);
+  context.subscriptions.push(log, trace, status);
 
   let client: LanguageClient | undefined;
   let starting: Promise<void> | undefined;
@@ -67,7 +66,7 @@ export function createServer(context: vscode.ExtensionContext): Server {
       if (found === undefined) {
         return;
       }
-      client = newClient(found.file, { log, trace, ruleFiles });
+      client = newClient(found.file, log, trace);
       await client.start();
       status.severity = vscode.LanguageStatusSeverity.Information;
       status.text = `trainwreck ${found.version}`;
@@ -118,21 +117,17 @@ export function createServer(context: vscode.ExtensionContext): Server {
   return { binary, start, restart, stop, log };
 }
 
-interface Shared {
-  log: vscode.LogOutputChannel;
-  trace: vscode.LogOutputChannel;
-  ruleFiles: vscode.FileSystemWatcher;
-}
-
-function newClient(file: string, { log, trace, ruleFiles }: Shared): LanguageClient {
+function newClient(file: string, log: vscode.LogOutputChannel, trace: vscode.LogOutputChannel): LanguageClient {
   const settings = () => vscode.workspace.getConfiguration("trainwreck");
   const options: LanguageClientOptions = {
     documentSelector: documentSelector(),
     initializationOptions: serverSettings((name) => settings().get(name)),
     outputChannel: log,
     traceOutputChannel: trace,
-    synchronize: { configurationSection: "trainwreck", fileEvents: ruleFiles },
   };
-  const command = { command: file, args: ["lsp"], transport: TransportKind.stdio };
+  // Changed settings and rule pages are not sent from here: the server asks
+  // for both. Standard input and output are what the client library uses when no
+  // transport is named; naming it would add an argument.
+  const command = { command: file, args: ["lsp"] };
   return new LanguageClient("trainwreck", "trainwreck", command, options);
 }

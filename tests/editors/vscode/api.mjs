@@ -16,7 +16,7 @@ try {
     ["skipWelcome", "true"],
   ];
   code = await new Promise((resolve, reject) => {
-    setTimeout(() => reject(new Error("the tests in the extension host did not end in 180 s")), 180_000).unref();
+    setTimeout(() => reject(new Error("the tests in the extension host did not end in 480 s")), 480_000).unref();
     editor
       .open(payload, async (page) => {
         // The window logs much of its own; only lines of checks are results.

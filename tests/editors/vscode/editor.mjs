@@ -62,7 +62,7 @@ export async function openEditor({ vsix, files, testHost = false }) {
   const installed = spawnSync(process.execPath, [...args, "--install-extension", vsix], {
     env,
     encoding: "utf8",
-    timeout: 60_000,
+    timeout: 120_000,
   });
   if (installed.status !== 0) {
     rmSync(root, { recursive: true, force: true });
@@ -86,7 +86,7 @@ export async function openEditor({ vsix, files, testHost = false }) {
     server.stdout.on("data", add);
     server.stderr.on("data", add);
     server.on("exit", (code) => reject(new Error(`VS Code ended with ${code}: ${output.slice(-2000)}`)));
-    setTimeout(() => reject(new Error(`VS Code is not ready: ${output.slice(-2000)}`)), 60_000).unref();
+    setTimeout(() => reject(new Error(`VS Code is not ready: ${output.slice(-2000)}`)), 120_000).unref();
   });
 
   let browser;
@@ -114,7 +114,7 @@ export async function openEditor({ vsix, files, testHost = false }) {
     browser = await chromium.launchPersistentContext(path.join(root, "browser"), {
       executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
       viewport: { width: 1280, height: 800 },
-      timeout: 60_000,
+      timeout: 120_000,
       args: [
         "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
         "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -129,10 +129,10 @@ export async function openEditor({ vsix, files, testHost = false }) {
   /** Opens a window on the folder with a workbench payload. */
   const open = async (payload, prepare = async () => {}) => {
     const page = await browser.newPage();
-    page.setDefaultTimeout(30_000);
+    page.setDefaultTimeout(60_000);
     await prepare(page);
     const query = new URLSearchParams({ folder, payload: JSON.stringify(payload) });
-    await page.goto(`http://127.0.0.1:${port}/?${query}`, { timeout: 60_000 });
+    await page.goto(`http://127.0.0.1:${port}/?${query}`, { timeout: 120_000 });
     return page;
   };
   return { root, folder, remote, open, close, log: () => output };

@@ -62,8 +62,8 @@ export VSIX=$VSCODE_OUT/trainwreck.vsix
 step unit 180 bash -c 'quiet unit-tests npm test --silent'
 step package 180 bash -c 'quiet package npm run --silent package'
 if [ -f "$VSIX" ]; then
-    step api 300 node "$here/api.mjs" "$VSIX" "$repo/tests/editors/samples"
-    step browser 420 node "$here/browser.mjs" "$VSIX" "$repo/tests/editors/samples"
+    step api 600 node "$here/api.mjs" "$VSIX" "$repo/tests/editors/samples"
+    step browser 900 node "$here/browser.mjs" "$VSIX" "$repo/tests/editors/samples"
 fi
 
 passed=$(grep -c '^ok ' "$results" || true)
