@@ -7,6 +7,7 @@ import * as vscode from "vscode";
 import { LanguageClient, type LanguageClientOptions } from "vscode-languageclient/node";
 import { candidates, here, INSTALL_COMMAND, locate, nothingStarts, type Found } from "./binary";
 import { documentSelector } from "./names";
+import { shortenRelated } from "./related";
 import { serverSettings } from "./settings";
 import { traceChannel } from "./trace";
 
@@ -124,6 +125,19 @@ function newClient(file: string, log: vscode.LogOutputChannel, trace: vscode.Log
     initializationOptions: serverSettings((name) => settings().get(name)),
     outputChannel: log,
     traceOutputChannel: trace,
+    middleware: {
+      handleDiagnostics: (uri, findings, next) => {
+        shortenRelated(findings);
+        next(uri, findings);
+      },
+      provideDiagnostics: async (document, previousResultId, token, next) => {
+        const report = await next(document, previousResultId, token);
+        if (report?.kind === "full") {
+          shortenRelated(report.items);
+        }
+        return report;
+      },
+    },
   };
   // Changed settings and rule pages are not sent from here: the server asks
   // for both. Standard input and output are what the client library uses when no

@@ -21,6 +21,7 @@ let page;
 try {
   editor = await openEditor({ vsix, files: sampleFiles(samples) });
   await readsADeadRun();
+  await takesThePicture();
   await leavesHarmlessAlone();
   await explainsOnRequest();
   await saysWhenAFileIsTooLarge();
@@ -84,6 +85,32 @@ async function readsADeadRun() {
     assert.match(texts[0], /oom\.log/);
     assert.match(texts.slice(1).join("\n"), /2\.50 GiB/);
     await picture(page, "problems");
+  });
+  await page.close();
+}
+
+/** The picture for the README: the same hover, drawn larger, nothing beside it. */
+async function takesThePicture() {
+  page = await openFile("oom.log");
+  await check("the hover can be drawn larger", async () => {
+    await page.waitForSelector(".squiggly-error", { timeout: 90_000 });
+    await page.keyboard.press("Control+B");
+    await until(async () => assert.match(await shownText(page), /environment-variables\).*fragment/i));
+    await hoverText(page, "CUDA out of memory", "GPU 1 has");
+    const before = await page.locator(".monaco-resizable-hover").first().boundingBox();
+    const [x, edge] = [before.x + before.width / 2, before.y + before.height];
+    await page.mouse.move(x, edge - 40, { steps: 8 });
+    await page.mouse.move(x, edge - 1, { steps: 20 });
+    await page.mouse.down();
+    await page.mouse.move(x, edge + 290, { steps: 20 });
+    await page.mouse.up();
+    await page.mouse.move(x, edge - 40, { steps: 8 });
+    await until(async () => {
+      const after = await page.locator(".monaco-resizable-hover").first().boundingBox();
+      assert.ok(after.height > before.height + 100);
+    });
+    await page.waitForTimeout(1_000);
+    await picture(page, "vscode");
   });
   await page.close();
 }

@@ -124,6 +124,8 @@ const tests = {
     const label = typeof hint.label === "string" ? hint.label : hint.label.map((part) => part.value).join("");
     assert.match(label, /fragment/i);
     assert.equal(hint.position.character, document.lineAt(line).text.length);
+    // The editor cuts what is longer (editor.inlayHints.maximumLength).
+    assert.ok(label.length <= 43, `${label.length} characters: ${label}`);
   },
 
   async "a harmless log stays silent"() {
