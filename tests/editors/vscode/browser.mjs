@@ -89,26 +89,36 @@ async function readsADeadRun() {
   await page.close();
 }
 
-/** The picture for the README: the same hover, drawn larger, nothing beside it. */
+/**
+ * The picture for the README: the run with more steps before its end, so that
+ * the hover stands above the fatal line and hides neither it nor its hint.
+ */
 async function takesThePicture() {
-  page = await openFile("oom.log");
+  const steps = Array.from({ length: 18 }, (_, i) => {
+    const loss = (2.61 - 0.0131 * i + 0.02 * Math.sin(i * 2.3)).toFixed(4);
+    const norm = (0.93 + 0.04 * Math.cos(i * 1.7)).toFixed(4);
+    return `{'loss': ${loss}, 'grad_norm': ${norm}, 'learning_rate': ${(2.4 - i * 0.02).toFixed(2)}e-05, 'epoch': ${(i / 200).toFixed(2)}}\n`;
+  });
+  const run = readFileSync(path.join(editor.folder, "oom.log"), "utf8");
+  writeFileSync(path.join(editor.folder, "train.log"), steps.join("") + run);
+  page = await openFile("train.log");
   await check("the hover can be drawn larger", async () => {
     await page.waitForSelector(".squiggly-error", { timeout: 90_000 });
     await page.keyboard.press("Control+B");
     await until(async () => assert.match(await shownText(page), /environment-variables\).*fragment/i));
     await hoverText(page, "CUDA out of memory", "GPU 1 has");
-    const before = await page.locator(".monaco-resizable-hover").first().boundingBox();
-    const [x, edge] = [before.x + before.width / 2, before.y + before.height];
-    await page.mouse.move(x, edge - 40, { steps: 8 });
-    await page.mouse.move(x, edge - 1, { steps: 20 });
+    const box = () => page.locator(".monaco-resizable-hover").first().boundingBox();
+    const before = await box();
+    const x = before.x + before.width / 2;
+    // Into the box by the shortest way, or it closes; then to its upper edge.
+    await page.mouse.move(before.x + 120, before.y + before.height - 20, { steps: 4 });
+    await page.mouse.move(x, before.y + 60, { steps: 20 });
+    await page.mouse.move(x, before.y + 2, { steps: 20 });
     await page.mouse.down();
-    await page.mouse.move(x, edge + 290, { steps: 20 });
+    await page.mouse.move(x, 96, { steps: 20 });
     await page.mouse.up();
-    await page.mouse.move(x, edge - 40, { steps: 8 });
-    await until(async () => {
-      const after = await page.locator(".monaco-resizable-hover").first().boundingBox();
-      assert.ok(after.height > before.height + 100);
-    });
+    await page.mouse.move(x, before.y + 60, { steps: 8 });
+    await until(async () => assert.ok((await box()).height > before.height + 100));
     await page.waitForTimeout(1_000);
     await picture(page, "vscode");
   });
