@@ -1,0 +1,3 @@
+//! The terminal's face.
+
+pub mod fit;
