@@ -7,7 +7,15 @@
 pub mod blocks;
 pub mod decoder;
 pub mod dense;
+mod bloom;
+mod cohere;
+mod gemma;
+mod glm;
+mod gpt;
 mod llama;
+mod olmo;
+mod phi;
+mod qwen;
 mod unknown;
 
 use self::decoder::{Parts, Request, Task};
@@ -95,6 +103,46 @@ pub fn text(model_type: &str) -> Option<TextBuild> {
         "stablelm" | "stablelm_epoch" => llama::stablelm,
         "nemotron" => llama::nemotron,
         "starcoder2" => llama::starcoder2,
+        "qwen" => qwen::qwen,
+        "qwen2" => qwen::qwen2,
+        "qwen3" => qwen::qwen3,
+        "qwen2_moe" => qwen::qwen2_moe,
+        "qwen3_moe" => qwen::qwen3_moe,
+        "gemma" => gemma::gemma,
+        "gemma2" => gemma::gemma2,
+        "gemma3_text" => gemma::gemma3,
+        "vaultgemma" => gemma::vaultgemma,
+        "phi" => phi::phi,
+        "phi3" => phi::phi3,
+        "phi3small" => phi::phi3small,
+        "phimoe" => phi::phimoe,
+        "cohere" => cohere::cohere,
+        "cohere2" => cohere::cohere2,
+        "olmo" => olmo::olmo,
+        "olmo2" => olmo::olmo2,
+        "olmo3" => olmo::olmo3,
+        "olmoe" => olmo::olmoe,
+        "flex_olmo" => olmo::flex_olmo,
+        "chatglm" => glm::chatglm,
+        "glm" => glm::glm,
+        "glm4" => glm::glm4,
+        "glm4_moe" => glm::glm4_moe,
+        "gpt2" | "gpt-sw3" => gpt::gpt2,
+        "gpt_bigcode" => gpt::gpt_bigcode,
+        "gptj" => gpt::gptj,
+        "codegen" => gpt::codegen,
+        "gpt_neo" => gpt::gpt_neo,
+        "gpt_neox" => gpt::gpt_neox,
+        "gpt_neox_japanese" => gpt::gpt_neox_japanese,
+        "openai-gpt" => gpt::openai_gpt,
+        "ctrl" => gpt::ctrl,
+        "xglm" => gpt::xglm,
+        "biogpt" => gpt::biogpt,
+        "bloom" => bloom::bloom,
+        "falcon" | "RefinedWeb" | "RefinedWebModel" => bloom::falcon,
+        "mpt" => bloom::mpt,
+        "opt" => bloom::opt,
+        "persimmon" => bloom::persimmon,
         _ => return None,
     })
 }
