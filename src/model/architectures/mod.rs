@@ -9,13 +9,22 @@ pub mod decoder;
 pub mod dense;
 mod bloom;
 mod cohere;
+mod deepseek;
 mod gemma;
 mod glm;
 mod gpt;
 mod llama;
+mod mixers;
+mod mixtral;
 mod olmo;
 mod phi;
 mod qwen;
+mod sparse;
+mod hybrid;
+mod qwen_next;
+mod gemma_next;
+mod deepseek_v4;
+mod decilm;
 mod unknown;
 
 use self::decoder::{Parts, Request, Task};
@@ -76,79 +85,155 @@ fn whole(_source: &Source<'_>) -> Option<WholeBuild> {
     None
 }
 
+/// Families of language models by `model_type`.
+pub const TEXT: &[(&str, TextBuild)] = &[
+    ("llama", llama::llama),
+    ("aquila", llama::llama),
+    ("yi", llama::llama),
+    ("Yi", llama::llama),
+    ("xverse", llama::llama),
+    ("sparsellama", llama::llama),
+    ("deepseek_llm", llama::llama),
+    ("code_llama", llama::llama),
+    ("open_llama", llama::llama),
+    ("mimo_llama", llama::llama),
+    ("granite", llama::granite),
+    ("helium", llama::helium),
+    ("internlm", llama::internlm),
+    ("internlm2", llama::internlm2),
+    ("internlm3", llama::internlm3),
+    ("baichuan", llama::baichuan),
+    ("orion", llama::orion),
+    ("seed_oss", llama::seed_oss),
+    ("smollm3", llama::smollm3),
+    ("mistral", llama::mistral),
+    ("ministral", llama::ministral),
+    ("ministral3", llama::ministral3),
+    ("cwm", llama::cwm),
+    ("arcee", llama::arcee),
+    ("jais2", llama::jais2),
+    ("exaone", llama::exaone),
+    ("exaone4", llama::exaone4),
+    ("hunyuan_v1_dense", llama::hunyuan_dense),
+    ("ernie4_5", llama::ernie4_5),
+    ("bitnet", llama::bitnet),
+    ("stablelm", llama::stablelm),
+    ("stablelm_epoch", llama::stablelm),
+    ("nemotron", llama::nemotron),
+    ("starcoder2", llama::starcoder2),
+    ("qwen", qwen::qwen),
+    ("qwen2", qwen::qwen2),
+    ("qwen3", qwen::qwen3),
+    ("qwen2_moe", qwen::qwen2_moe),
+    ("qwen3_moe", qwen::qwen3_moe),
+    ("gemma", gemma::gemma),
+    ("gemma2", gemma::gemma2),
+    ("gemma3_text", gemma::gemma3),
+    ("vaultgemma", gemma::vaultgemma),
+    ("phi", phi::phi),
+    ("phi3", phi::phi3),
+    ("phi3small", phi::phi3small),
+    ("phimoe", phi::phimoe),
+    ("cohere", cohere::cohere),
+    ("cohere2", cohere::cohere2),
+    ("olmo", olmo::olmo),
+    ("olmo2", olmo::olmo2),
+    ("olmo3", olmo::olmo3),
+    ("olmoe", olmo::olmoe),
+    ("flex_olmo", olmo::flex_olmo),
+    ("chatglm", glm::chatglm),
+    ("glm", glm::glm),
+    ("glm4", glm::glm4),
+    ("glm4_moe", glm::glm4_moe),
+    ("gpt2", gpt::gpt2),
+    ("gpt-sw3", gpt::gpt2),
+    ("gpt_bigcode", gpt::gpt_bigcode),
+    ("gptj", gpt::gptj),
+    ("codegen", gpt::codegen),
+    ("gpt_neo", gpt::gpt_neo),
+    ("gpt_neox", gpt::gpt_neox),
+    ("gpt_neox_japanese", gpt::gpt_neox_japanese),
+    ("openai-gpt", gpt::openai_gpt),
+    ("ctrl", gpt::ctrl),
+    ("xglm", gpt::xglm),
+    ("biogpt", gpt::biogpt),
+    ("bloom", bloom::bloom),
+    ("falcon", bloom::falcon),
+    ("RefinedWeb", bloom::falcon),
+    ("RefinedWebModel", bloom::falcon),
+    ("mpt", bloom::mpt),
+    ("opt", bloom::opt),
+    ("persimmon", bloom::persimmon),
+    ("deepseek", deepseek::deepseek),
+    ("deepseek_v2", deepseek::deepseek_v2),
+    ("deepseek_v3", deepseek::deepseek_v3),
+    ("kimi_k2", deepseek::deepseek_v3),
+    ("deepseek_v32", deepseek::deepseek_v32),
+    ("glm_moe_dsa", deepseek::glm_moe_dsa),
+    ("glm4_moe_lite", deepseek::glm4_moe_lite),
+    ("minicpm3", deepseek::minicpm3),
+    ("youtu", deepseek::youtu),
+    ("longcat_flash", deepseek::longcat_flash),
+    ("mixtral", mixtral::mixtral),
+    ("granitemoe", mixtral::granitemoe),
+    ("granitemoeshared", mixtral::granitemoe),
+    ("gpt_oss", mixtral::gpt_oss),
+    ("dbrx", mixtral::dbrx),
+    ("minimax", mixtral::minimax),
+    ("minimax_text_01", mixtral::minimax),
+    ("minimax_m2", mixtral::minimax_m2),
+    ("minicpm", mixtral::minicpm),
+    ("grok-1", mixtral::grok),
+    ("grok_1", mixtral::grok),
+    ("arctic", mixtral::arctic),
+    ("ernie4_5_moe", mixtral::ernie_moe),
+    ("hunyuan", mixtral::hunyuan_moe),
+    ("hunyuan_v1_moe", mixtral::hunyuan_moe),
+    ("llama4_text", mixtral::llama4),
+    ("mimo_v2_flash", mixtral::mimo_v2),
+    ("jetmoe", mixtral::jetmoe),
+    ("mamba", hybrid::mamba),
+    ("falcon_mamba", hybrid::mamba),
+    ("mamba2", hybrid::mamba2),
+    ("jamba", hybrid::jamba),
+    ("bamba", hybrid::bamba),
+    ("granitemoehybrid", hybrid::granite_hybrid),
+    ("falcon_h1", hybrid::falcon_h1),
+    ("nemotron_h", hybrid::nemotron_h),
+    ("zamba2", hybrid::zamba2),
+    ("recurrent_gemma", hybrid::recurrent_gemma),
+    ("lfm2", hybrid::lfm2),
+    ("lfm2_moe", hybrid::lfm2_moe),
+    ("qwen3_next", qwen_next::qwen3_next),
+    ("qwen3_5_text", qwen_next::qwen3_5),
+    ("qwen3_5_moe_text", qwen_next::qwen3_5_moe),
+    ("kimi_linear", qwen_next::kimi_linear),
+    ("gemma3n_text", gemma_next::gemma3n),
+    ("gemma4_text", gemma_next::gemma4),
+    ("deepseek_v4", deepseek_v4::deepseek_v4),
+    ("nemotron-nas", decilm::decilm),
+    ("deci", decilm::decilm),
+];
+
 /// The builder of a family of language models.
 pub fn text(model_type: &str) -> Option<TextBuild> {
-    Some(match model_type {
-        "llama" | "aquila" | "yi" | "Yi" | "xverse" | "sparsellama" | "deepseek_llm" | "code_llama" | "open_llama" | "mimo_llama" => llama::llama,
-        "granite" => llama::granite,
-        "helium" => llama::helium,
-        "internlm" => llama::internlm,
-        "internlm2" => llama::internlm2,
-        "internlm3" => llama::internlm3,
-        "baichuan" => llama::baichuan,
-        "orion" => llama::orion,
-        "seed_oss" => llama::seed_oss,
-        "smollm3" => llama::smollm3,
-        "mistral" => llama::mistral,
-        "ministral" => llama::ministral,
-        "ministral3" => llama::ministral3,
-        "cwm" => llama::cwm,
-        "arcee" => llama::arcee,
-        "jais2" => llama::jais2,
-        "exaone" => llama::exaone,
-        "exaone4" => llama::exaone4,
-        "hunyuan_v1_dense" => llama::hunyuan_dense,
-        "ernie4_5" => llama::ernie4_5,
-        "bitnet" => llama::bitnet,
-        "stablelm" | "stablelm_epoch" => llama::stablelm,
-        "nemotron" => llama::nemotron,
-        "starcoder2" => llama::starcoder2,
-        "qwen" => qwen::qwen,
-        "qwen2" => qwen::qwen2,
-        "qwen3" => qwen::qwen3,
-        "qwen2_moe" => qwen::qwen2_moe,
-        "qwen3_moe" => qwen::qwen3_moe,
-        "gemma" => gemma::gemma,
-        "gemma2" => gemma::gemma2,
-        "gemma3_text" => gemma::gemma3,
-        "vaultgemma" => gemma::vaultgemma,
-        "phi" => phi::phi,
-        "phi3" => phi::phi3,
-        "phi3small" => phi::phi3small,
-        "phimoe" => phi::phimoe,
-        "cohere" => cohere::cohere,
-        "cohere2" => cohere::cohere2,
-        "olmo" => olmo::olmo,
-        "olmo2" => olmo::olmo2,
-        "olmo3" => olmo::olmo3,
-        "olmoe" => olmo::olmoe,
-        "flex_olmo" => olmo::flex_olmo,
-        "chatglm" => glm::chatglm,
-        "glm" => glm::glm,
-        "glm4" => glm::glm4,
-        "glm4_moe" => glm::glm4_moe,
-        "gpt2" | "gpt-sw3" => gpt::gpt2,
-        "gpt_bigcode" => gpt::gpt_bigcode,
-        "gptj" => gpt::gptj,
-        "codegen" => gpt::codegen,
-        "gpt_neo" => gpt::gpt_neo,
-        "gpt_neox" => gpt::gpt_neox,
-        "gpt_neox_japanese" => gpt::gpt_neox_japanese,
-        "openai-gpt" => gpt::openai_gpt,
-        "ctrl" => gpt::ctrl,
-        "xglm" => gpt::xglm,
-        "biogpt" => gpt::biogpt,
-        "bloom" => bloom::bloom,
-        "falcon" | "RefinedWeb" | "RefinedWebModel" => bloom::falcon,
-        "mpt" => bloom::mpt,
-        "opt" => bloom::opt,
-        "persimmon" => bloom::persimmon,
-        _ => return None,
-    })
+    TEXT.iter().find(|(name, _)| *name == model_type).map(|(_, build)| *build)
 }
 
 /// The family of a file: `model_type` under its common name, else what the class implies.
 pub fn model_type(root: Section<'_>, class: &str) -> String {
-    let named = root.str("model_type").unwrap_or("");
-    named.to_owned().replace("phi-msft", "phi") + if named.is_empty() { class } else { "" }
+    match root.str("model_type") {
+        Some("phi-msft") => "phi".to_owned(),
+        Some(named) if !named.is_empty() => named.to_owned(),
+        _ => of_class(class).unwrap_or_default().to_owned(),
+    }
+}
+
+/// The family that a class belongs to: `Qwen3MoeForCausalLM` is of `qwen3_moe`.
+fn of_class(class: &str) -> Option<&'static str> {
+    let stem = ["For", "LMHeadModel", "Model"].iter().find_map(|end| class.find(end)).map_or(class, |end| class.get(..end).unwrap_or(class));
+    let plain = |name: &str| name.replace(['_', '-'], "").to_ascii_lowercase();
+    let wanted = plain(stem);
+    let names = TEXT.iter().map(|(name, _)| *name);
+    names.into_iter().find(|name| plain(name) == wanted || plain(name) == format!("{wanted}text"))
 }
