@@ -25,6 +25,9 @@ mod qwen_next;
 mod gemma_next;
 mod deepseek_v4;
 mod decilm;
+mod encoder;
+mod seq2seq;
+mod speech;
 mod unknown;
 
 use self::decoder::{Parts, Request, Task};
@@ -80,9 +83,43 @@ pub fn build(source: &Source<'_>) -> Result<Parts> {
     }
 }
 
+/// Families that are more than one language model, by `model_type`.
+pub const WHOLE: &[(&str, WholeBuild)] = &[
+    ("bert", encoder::bert),
+    ("megatron-bert", encoder::bert),
+    ("ernie", encoder::bert),
+    ("roberta", encoder::roberta),
+    ("xlm-roberta", encoder::roberta),
+    ("camembert", encoder::roberta),
+    ("data2vec-text", encoder::roberta),
+    ("electra", encoder::electra),
+    ("albert", encoder::albert),
+    ("distilbert", encoder::distilbert),
+    ("mpnet", encoder::mpnet),
+    ("dpr", encoder::dpr),
+    ("deberta", encoder::deberta),
+    ("deberta-v2", encoder::deberta_v2),
+    ("modernbert", encoder::modernbert),
+    ("t5", seq2seq::t5),
+    ("mt5", seq2seq::t5),
+    ("umt5", seq2seq::t5),
+    ("bart", seq2seq::bart),
+    ("mbart", seq2seq::bart),
+    ("plbart", seq2seq::bart),
+    ("pegasus", seq2seq::bart),
+    ("marian", seq2seq::bart),
+    ("m2m_100", seq2seq::bart),
+    ("blenderbot", seq2seq::bart),
+    ("blenderbot-small", seq2seq::bart),
+    ("whisper", speech::whisper),
+    ("wav2vec2", speech::wav2vec2),
+    ("hubert", speech::wav2vec2),
+    ("wavlm", speech::wav2vec2),
+];
+
 /// The builder of a model that is more than one language model.
-fn whole(_source: &Source<'_>) -> Option<WholeBuild> {
-    None
+fn whole(source: &Source<'_>) -> Option<WholeBuild> {
+    WHOLE.iter().find(|(name, _)| *name == source.model_type).map(|(_, build)| *build)
 }
 
 /// Families of language models by `model_type`.
@@ -225,7 +262,25 @@ pub fn model_type(root: Section<'_>, class: &str) -> String {
     match root.str("model_type") {
         Some("phi-msft") => "phi".to_owned(),
         Some(named) if !named.is_empty() => named.to_owned(),
-        _ => of_class(class).unwrap_or_default().to_owned(),
+        _ => of_class(class).or_else(|| of_keys(root)).unwrap_or_default().to_owned(),
+    }
+}
+
+/// The family of a file that names neither itself nor a class, by keys that only one family has.
+/// Such a file counts as uncertain.
+fn of_keys(root: Section<'_>) -> Option<&'static str> {
+    if root.has("position_buckets") && root.has("pos_att_type") {
+        return Some("deberta-v2");
+    }
+    if root.has("pos_att_type") {
+        return Some("deberta");
+    }
+    let encoder = root.has("type_vocab_size") && root.has("attention_probs_dropout_prob");
+    let positions = root.int("max_position_embeddings", 0).unwrap_or(0);
+    match (encoder, positions % 512 == 2) {
+        (true, true) => Some("roberta"),
+        (true, false) => Some("bert"),
+        _ => None,
     }
 }
 
@@ -234,6 +289,6 @@ fn of_class(class: &str) -> Option<&'static str> {
     let stem = ["For", "LMHeadModel", "Model"].iter().find_map(|end| class.find(end)).map_or(class, |end| class.get(..end).unwrap_or(class));
     let plain = |name: &str| name.replace(['_', '-'], "").to_ascii_lowercase();
     let wanted = plain(stem);
-    let names = TEXT.iter().map(|(name, _)| *name);
+    let names = TEXT.iter().map(|(name, _)| *name).chain(WHOLE.iter().map(|(name, _)| *name));
     names.into_iter().find(|name| plain(name) == wanted || plain(name) == format!("{wanted}text"))
 }
