@@ -70,7 +70,8 @@ fn bert_pooler(kind: Kind) -> bool {
 
 /// bert, megatron-bert, ernie, nezha: one form.
 pub fn bert(source: &Source<'_>) -> Result<Parts> {
-    let form = Form { default: BERT, types: 2, embedding: None, pooler: bert_pooler, deep_classifier: false };
+    let default = if source.model_type == "megatron-bert" { Defaults::of([29056, 1024, 4096, 24, 16, 0, 0, 512], true) } else { BERT };
+    let form = Form { default, types: 2, embedding: None, pooler: bert_pooler, deep_classifier: false };
     encoder(source, &form)
 }
 
@@ -113,6 +114,8 @@ fn encoder(source: &Source<'_>, form: &Form) -> Result<Parts> {
     let head = match kind {
         _ if discriminator => Block::new().linear("discriminator_predictions.dense", Role::TaskHead, d.hidden, d.hidden, true).linear("discriminator_predictions.dense_prediction", Role::TaskHead, 1, d.hidden, true),
         Kind::MaskedLm | Kind::Causal | Kind::PreTraining => lm_head(d.hidden, width, d.vocab, tied),
+        // The summary of electra has a hidden layer before a choice too.
+        Kind::Choice if source.model_type == "electra" => task_head(c, kind, d.hidden, false)?.linear("sequence_summary.summary", Role::TaskHead, d.hidden, d.hidden, true),
         _ => task_head(c, kind, d.hidden, form.deep_classifier)?,
     };
     let head = head.when(kind == Kind::PreTraining && !discriminator, |block| block.linear("cls.seq_relationship", Role::TaskHead, 2, d.hidden, true));

@@ -117,7 +117,6 @@ pub fn gemma4(c: Section<'_>, request: Request) -> Result<Parts> {
                 block.cache(if slides { Cache::Sliding { heads: kv_heads, key, value: key, window } } else { Cache::Full { heads: kv_heads, key, value: key } })
             })
             .gated_mlp("mlp", d.hidden, if double && reuses { mul(d.intermediate, 2) } else { d.intermediate }, false)
-            .param("layer_scalar", Role::Scale, &[])
             .when(per_layer > 0, |block| {
                 block
                     .linear("per_layer_input_gate", Role::Mlp, per_layer, d.hidden, false)

@@ -46,7 +46,7 @@ fn glm_dense(c: Section<'_>, request: Request, norms: &'static [&'static str]) -
 
 /// glm4_moe: dense layers first, then routed and shared experts.
 pub fn glm4_moe(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([151552, 4096, 10944, 46, 96, 8, 128, 131072], false);
+    let default = Defaults::of([151552, 4096, 10944, 46, 96, 8, 0, 131072], false);
     let mut d = Dimensions::read(c, &default)?;
     let qk_norm = if c.bool("use_qk_norm", false)? { QkNorm::PerHead } else { QkNorm::Off };
     let dense = Dense { attention: d.attention().biases(c.bool("attention_bias", false)?, false).qk_norm(qk_norm), ..Dense::new(&d) };

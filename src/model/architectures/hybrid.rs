@@ -264,7 +264,7 @@ pub fn zamba2(c: Section<'_>, request: Request) -> Result<Parts> {
     let kinds = c.strings("layers_block_type");
     let hybrid: Vec<u64> = match c.ints("hybrid_layer_ids")? {
         Some(list) if kinds.is_empty() => list,
-        _ if kinds.is_empty() => (0..d.layers).filter(|index| index % 6 == 0 && *index > 0).collect(),
+        _ if kinds.is_empty() => vec![6, 12, 18, 24, 30, 36, 42, 47, 51],
         _ => (0..d.layers).filter(|index| usize::try_from(*index).ok().and_then(|index| kinds.get(index)) == Some(&"hybrid")).collect(),
     };
     let shared_blocks = c.divisor("num_mem_blocks", 1)?.min(hybrid.len() as u64);

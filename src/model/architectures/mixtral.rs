@@ -239,7 +239,7 @@ pub fn mimo_v2(c: Section<'_>, request: Request) -> Result<Parts> {
     let full = Attention { value_dim: value, ..d.attention().biases(bias, false) };
     let sliding = Attention {
         heads: c.int("swa_num_attention_heads", d.heads)?,
-        kv_heads: c.int("swa_num_key_value_heads", d.kv_heads)?,
+        kv_heads: c.int("swa_num_key_value_heads", 8)?,
         head_dim: c.int("swa_head_dim", d.head_dim)?,
         value_dim: c.int("swa_v_head_dim", value)?,
         ..full

@@ -28,6 +28,10 @@ mod decilm;
 mod encoder;
 mod seq2seq;
 mod speech;
+mod conformer;
+mod image;
+mod vision;
+mod vlm;
 mod unknown;
 
 use self::decoder::{Parts, Request, Task};
@@ -115,6 +119,52 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("wav2vec2", speech::wav2vec2),
     ("hubert", speech::wav2vec2),
     ("wavlm", speech::wav2vec2),
+    ("vit", image::vit),
+    ("deit", image::vit),
+    ("dinov2", image::dinov2),
+    ("dinov2_with_registers", image::dinov2),
+    ("clip", image::clip),
+    ("clip_vision_model", image::clip_vision),
+    ("clip_text_model", image::clip_text),
+    ("siglip", image::siglip),
+    ("siglip2", image::siglip),
+    ("siglip_vision_model", image::siglip_vision),
+    ("siglip2_vision_model", image::siglip_vision),
+    ("llava", vlm::llava),
+    ("llava_next", vlm::llava),
+    ("llava_next_video", vlm::llava),
+    ("llava_onevision", vlm::llava),
+    ("vipllava", vlm::llava),
+    ("llava_mistral", vlm::llava),
+    ("llava_qwen2", vlm::llava),
+    ("llava_qwen", vlm::llava),
+    ("llava_llama", vlm::llava),
+    ("paligemma", vlm::paligemma),
+    ("gemma3", vlm::gemma3),
+    ("gemma3n", vlm::gemma3n),
+    ("gemma4", vlm::gemma4),
+    ("mistral3", vlm::mistral3),
+    ("idefics2", vlm::idefics2),
+    ("idefics3", vlm::idefics3),
+    ("smolvlm", vlm::idefics3),
+    ("internvl", vlm::internvl),
+    ("internvl_chat", vlm::internvl),
+    ("lfm2_vl", vlm::lfm2_vl),
+    ("aya_vision", vlm::cohere_vision),
+    ("cohere2_vision", vlm::cohere_vision),
+    ("qwen2_vl", vlm::qwen_vl),
+    ("qwen2_5_vl", vlm::qwen_vl),
+    ("qwen3_vl", vlm::qwen_vl),
+    ("qwen3_vl_moe", vlm::qwen_vl),
+    ("qwen3_5", vlm::qwen_vl),
+    ("qwen3_5_moe", vlm::qwen_vl),
+    ("glm4v", vlm::glm_v),
+    ("glm4v_moe", vlm::glm_v),
+    ("llama4", vlm::llama4),
+    ("mllama", vlm::mllama),
+    ("phi3_v", vlm::phi3_v),
+    ("qwen2_audio", vlm::whisper_audio),
+    ("voxtral", vlm::whisper_audio),
 ];
 
 /// The builder of a model that is more than one language model.
@@ -241,6 +291,13 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("recurrent_gemma", hybrid::recurrent_gemma),
     ("lfm2", hybrid::lfm2),
     ("lfm2_moe", hybrid::lfm2_moe),
+    ("qwen2_vl_text", qwen::qwen2),
+    ("qwen2_5_vl_text", qwen::qwen2),
+    ("qwen3_vl_text", qwen::qwen3),
+    ("qwen3_vl_moe_text", qwen::qwen3_moe),
+    ("glm4v_text", glm::glm4),
+    ("glm4v_moe_text", glm::glm4_moe),
+    ("mllama_text_model", vlm::mllama_text),
     ("qwen3_next", qwen_next::qwen3_next),
     ("qwen3_5_text", qwen_next::qwen3_5),
     ("qwen3_5_moe_text", qwen_next::qwen3_5_moe),
@@ -289,6 +346,6 @@ fn of_class(class: &str) -> Option<&'static str> {
     let stem = ["For", "LMHeadModel", "Model"].iter().find_map(|end| class.find(end)).map_or(class, |end| class.get(..end).unwrap_or(class));
     let plain = |name: &str| name.replace(['_', '-'], "").to_ascii_lowercase();
     let wanted = plain(stem);
-    let names = TEXT.iter().map(|(name, _)| *name).chain(WHOLE.iter().map(|(name, _)| *name));
+    let names = WHOLE.iter().map(|(name, _)| *name).chain(TEXT.iter().map(|(name, _)| *name));
     names.into_iter().find(|name| plain(name) == wanted || plain(name) == format!("{wanted}text"))
 }
