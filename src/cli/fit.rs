@@ -115,7 +115,9 @@ fn table(file: &str, model: &Model) -> String {
         row("active a token", grouped(model.active()));
     }
     row("embedding", grouped(model.embedding()));
-    row("weights", format!("{} ({} bytes)", gib(model.weights_bytes()), grouped(model.weights_bytes())));
+    let format = model.quantization.as_ref().map_or_else(|| model.stored_dtype().name().to_owned(), |one| format!("{} {}", one.method, one.summary));
+    let weights = model.weights_bytes().map_or_else(|| "cannot be told".to_owned(), |bytes| format!("{} ({} bytes)", gib(bytes), grouped(bytes)));
+    row("weights", format!("{weights}, {format}"));
     row("KV cache", format!("{} a token", gib(model.kv_bytes_per_token(2))));
     for note in model.notes.iter().chain(&model.inexact) {
         row("note", note.clone());

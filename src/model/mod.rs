@@ -128,10 +128,19 @@ impl Model {
         if self.is_exact() { self.total } else { self.total.saturating_add(self.total / 2) }
     }
 
-    /// Bytes of the weights as they are stored; 32-bit floats where the file names no dtype.
-    pub fn weights_bytes(&self) -> u64 {
-        let dtype = self.dtype.unwrap_or(Dtype::Float32);
-        u64::try_from(quantization::stored_bytes(&self.inventory, dtype, self.quantization.as_ref())).unwrap_or(u64::MAX)
+    /// Bytes of the weights as they are stored; none when the method of quantisation is not known.
+    pub fn weights_bytes(&self) -> Option<u64> {
+        if self.quantization.as_ref().is_some_and(|one| !one.is_known()) {
+            return None;
+        }
+        let bytes = quantization::stored_bytes(&self.inventory, self.stored_dtype(), self.quantization.as_ref());
+        Some(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    /// Dtype of the weights that are not quantised: 32-bit floats where the file names none, but
+    /// 16 bits beside quantised weights, whose files are of a newer kind.
+    pub fn stored_dtype(&self) -> Dtype {
+        self.dtype.unwrap_or(if self.quantization.is_some() { Dtype::Bfloat16 } else { Dtype::Float32 })
     }
 
     /// Bytes a token adds to the KV cache, for cache elements of `bytes` bytes.

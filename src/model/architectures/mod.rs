@@ -31,7 +31,7 @@ mod speech;
 mod conformer;
 mod image;
 mod vision;
-mod vlm;
+pub(crate) mod vlm;
 mod unknown;
 
 use self::decoder::{Parts, Request, Task};

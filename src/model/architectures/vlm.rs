@@ -175,11 +175,13 @@ pub fn gemma4(source: &Source<'_>) -> Result<Parts> {
     let (image, sound) = (source.root.section("vision_config"), source.root.section("audio_config"));
     if !image.is_empty() {
         let width = vision::gemma4(&mut stack, "vision_tower", image)?.hidden;
-        projector(&mut stack, Block::new().linear("embed_vision.embedding_projection", Role::Projector, hidden, width, false));
+        stack.restart("model.embed_vision", Part::Projector);
+        stack.once("model.embed_vision", Block::new().linear("embedding_projection", Role::Projector, hidden, width, false));
     }
     if !sound.is_empty() {
         let width = super::conformer::gemma4(&mut stack, sound)?;
-        stack.once("embed_audio", Block::new().linear("embedding_projection", Role::Projector, hidden, width, false));
+        stack.restart("model.embed_audio", Part::Projector);
+        stack.once("model.embed_audio", Block::new().linear("embedding_projection", Role::Projector, hidden, width, false));
     }
     Ok(join_parts(text, stack))
 }
