@@ -37,6 +37,15 @@ pub fn glm4(c: Section<'_>, request: Request) -> Result<Parts> {
     glm_dense(c, request, &["input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm"])
 }
 
+/// glm4v_text: biases of queries, keys and values always.
+pub fn glm4v(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([151552, 4096, 13696, 40, 32, 2, 0, 32768], false);
+    let d = Dimensions::read(c, &default)?;
+    let norms = &["input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm"];
+    let dense = Dense { attention: d.attention().biases(true, false), mlp: Mlp::Fused, norms, ..Dense::new(&d) };
+    dense.build(c, d, &default, request)
+}
+
 fn glm_dense(c: Section<'_>, request: Request, norms: &'static [&'static str]) -> Result<Parts> {
     let default = Defaults::of([151552, 4096, 13696, 40, 32, 2, 128, 131072], false);
     let d = Dimensions::read(c, &default)?;
@@ -46,10 +55,18 @@ fn glm_dense(c: Section<'_>, request: Request, norms: &'static [&'static str]) -
 
 /// glm4_moe: dense layers first, then routed and shared experts.
 pub fn glm4_moe(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([151552, 4096, 10944, 46, 96, 8, 0, 131072], false);
+    glm4_moe_of(c, request, Defaults::of([151552, 4096, 10944, 46, 96, 8, 0, 131072], false), false)
+}
+
+/// glm4v_moe_text: other defaults, no normalised queries and keys.
+pub fn glm4v_moe(c: Section<'_>, request: Request) -> Result<Parts> {
+    glm4_moe_of(c, request, Defaults::of([151424, 4096, 10944, 46, 96, 8, 0, 65536], false), true)
+}
+
+fn glm4_moe_of(c: Section<'_>, request: Request, default: Defaults, vision: bool) -> Result<Parts> {
     let mut d = Dimensions::read(c, &default)?;
-    let qk_norm = if c.bool("use_qk_norm", false)? { QkNorm::PerHead } else { QkNorm::Off };
-    let dense = Dense { attention: d.attention().biases(c.bool("attention_bias", false)?, false).qk_norm(qk_norm), ..Dense::new(&d) };
+    let qk_norm = if !vision && c.bool("use_qk_norm", false)? { QkNorm::PerHead } else { QkNorm::Off };
+    let dense = Dense { attention: d.attention().biases(c.bool("attention_bias", vision)?, false).qk_norm(qk_norm), ..Dense::new(&d) };
     let moe = Moe {
         hidden: d.hidden,
         experts: c.int("n_routed_experts|num_local_experts", 128)?,

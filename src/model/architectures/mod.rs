@@ -8,6 +8,7 @@ pub mod blocks;
 pub mod decoder;
 pub mod dense;
 mod bloom;
+mod classes;
 mod cohere;
 mod deepseek;
 mod gemma;
@@ -58,7 +59,7 @@ impl Source<'_> {
     /// The head that the class puts on the model.
     pub fn task(&self) -> Result<Task> {
         Ok(match self.class {
-            class if class.ends_with("ForSequenceClassification") || class.ends_with("ForRewardModel") => Task::Sequence(labels(self.root)?),
+            class if class.ends_with("ForSequenceClassification") => Task::Sequence(labels(self.root)?),
             class if class.ends_with("ForTokenClassification") => Task::Token(labels(self.root)?),
             class if class.ends_with("ForQuestionAnswering") => Task::Question,
             class if class.ends_with("Model") && !class.ends_with("LMHeadModel") && class != "ChatGLMModel" && class != "InternVLChatModel" => Task::Bare,
@@ -77,14 +78,15 @@ pub fn labels(c: Section<'_>) -> Result<u64> {
 
 /// The inventory of the model that a file describes.
 pub fn build(source: &Source<'_>) -> Result<Parts> {
-    if let Some(whole) = whole(source) {
-        return whole(source);
+    let mut parts = match (whole(source), text(source.model_type)) {
+        (Some(whole), _) => whole(source)?,
+        (None, Some(text)) => text(source.root, Request { task: source.task()?, tied: None })?,
+        (None, None) => return unknown::estimate(source, Request { task: source.task()?, tied: None }),
+    };
+    if parts.inexact.is_none() {
+        parts.inexact = classes::doubt(source);
     }
-    let request = Request { task: source.task()?, tied: None };
-    match text(source.model_type) {
-        Some(text) => text(source.root, request),
-        None => unknown::estimate(source, request),
-    }
+    Ok(parts)
 }
 
 /// Families that are more than one language model, by `model_type`.
@@ -291,12 +293,12 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("recurrent_gemma", hybrid::recurrent_gemma),
     ("lfm2", hybrid::lfm2),
     ("lfm2_moe", hybrid::lfm2_moe),
-    ("qwen2_vl_text", qwen::qwen2),
-    ("qwen2_5_vl_text", qwen::qwen2),
+    ("qwen2_vl_text", qwen::qwen2_vl),
+    ("qwen2_5_vl_text", qwen::qwen2_vl),
     ("qwen3_vl_text", qwen::qwen3),
-    ("qwen3_vl_moe_text", qwen::qwen3_moe),
-    ("glm4v_text", glm::glm4),
-    ("glm4v_moe_text", glm::glm4_moe),
+    ("qwen3_vl_moe_text", qwen::qwen3_vl_moe),
+    ("glm4v_text", glm::glm4v),
+    ("glm4v_moe_text", glm::glm4v_moe),
     ("mllama_text_model", vlm::mllama_text),
     ("qwen3_next", qwen_next::qwen3_next),
     ("qwen3_5_text", qwen_next::qwen3_5),

@@ -18,7 +18,15 @@ pub fn qwen(c: Section<'_>, request: Request) -> Result<Parts> {
 
 /// qwen2: biases of queries, keys and values always, and never of the output.
 pub fn qwen2(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([151936, 4096, 22016, 32, 32, 32, 0, 32768], false);
+    qwen2_of(c, request, Defaults::of([151936, 4096, 22016, 32, 32, 32, 0, 32768], false))
+}
+
+/// qwen2_vl_text and qwen2_5_vl_text: other defaults.
+pub fn qwen2_vl(c: Section<'_>, request: Request) -> Result<Parts> {
+    qwen2_of(c, request, Defaults::of([152064, 8192, 29568, 80, 64, 8, 0, 32768], false))
+}
+
+fn qwen2_of(c: Section<'_>, request: Request, default: Defaults) -> Result<Parts> {
     let d = Dimensions::read(c, &default)?;
     let dense = Dense { attention: d.attention().biases(true, false), windows: qwen_windows(c, d.layers)?, ..Dense::new(&d) };
     dense.build(c, d, &default, request)
@@ -45,11 +53,19 @@ pub fn qwen2_moe(c: Section<'_>, request: Request) -> Result<Parts> {
 
 /// qwen3_moe: routed experts only.
 pub fn qwen3_moe(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([151936, 2048, 6144, 24, 32, 4, 0, 32768], false);
+    qwen3_moe_of(c, request, Defaults::of([151936, 2048, 6144, 24, 32, 4, 0, 32768], false), [128, 8, 768])
+}
+
+/// qwen3_vl_moe_text: other defaults.
+pub fn qwen3_vl_moe(c: Section<'_>, request: Request) -> Result<Parts> {
+    qwen3_moe_of(c, request, Defaults::of([151936, 2048, 5632, 24, 16, 16, 128, 128_000], false), [60, 4, 1408])
+}
+
+fn qwen3_moe_of(c: Section<'_>, request: Request, default: Defaults, [count, active, width]: [u64; 3]) -> Result<Parts> {
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
     let dense = Dense { attention: d.attention().biases(bias, bias).qk_norm(QkNorm::PerHead), windows: qwen_windows(c, d.layers)?, ..Dense::new(&d) };
-    let experts = [c.int("num_experts|num_local_experts|n_routed_experts", 128)?, c.int("num_experts_per_tok", 8)?, c.int("moe_intermediate_size", 768)?];
+    let experts = [c.int("num_experts|num_local_experts|n_routed_experts", count)?, c.int("num_experts_per_tok", active)?, c.int("moe_intermediate_size", width)?];
     sparse(c, request, &default, d, &dense, experts, None)
 }
 

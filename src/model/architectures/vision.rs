@@ -247,12 +247,6 @@ pub fn glm(stack: &mut Stack, prefix: &str, c: Section<'_>) -> Result<()> {
 pub fn llama4(stack: &mut Stack, prefix: &str, c: Section<'_>) -> Result<()> {
     let t = Tower::read(c, [768, 5632, 34, 16, 448, 14])?;
     let (input, out) = (c.int("projector_input_dim", 4096)?, c.int("projector_output_dim", 4096)?);
-    let ratio = c.float("pixel_shuffle_ratio", 0.5)?;
-    let shuffled = t.width as f64;
-    if !(0.01..=100.0).contains(&ratio) || shuffled <= 0.0 {
-        return Err(c.wrong("pixel_shuffle_ratio", "must be a small positive number".to_owned()));
-    }
-    let wide = (t.hidden as f64 / (ratio * ratio)) as u64;
     stack.restart(&join(prefix, "model.layers.{i}"), Part::Vision);
     let edge = Block::new()
         .linear("patch_embedding.linear", Role::Conv, t.hidden, t.pixels, false)
@@ -260,7 +254,7 @@ pub fn llama4(stack: &mut Stack, prefix: &str, c: Section<'_>) -> Result<()> {
         .param("positional_embedding_vlm", Role::Position, &[t.patches.saturating_add(1), t.hidden])
         .layer_norm("layernorm_pre", t.hidden)
         .layer_norm("layernorm_post", t.hidden)
-        .linear("vision_adapter.mlp.fc1", Role::Projector, input, wide, false)
+        .linear("vision_adapter.mlp.fc1", Role::Projector, input, t.width, false)
         .linear("vision_adapter.mlp.fc2", Role::Projector, out, out, false);
     stack.once(prefix, edge);
     stack.layers(t.layers, &t.layer());

@@ -23,10 +23,18 @@ fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts, Stack)> {
     let build = named.and_then(super::text).or_else(|| super::text(default_type)).ok_or_else(|| c.wrong("model_type", "this language model is not known".to_owned()))?;
     let task = match source.task()? {
         Task::Bare => Task::Bare,
-        Task::Sequence(labels) => Task::Sequence(labels),
-        _ => Task::Causal,
+        Task::Question => Task::Causal,
+        task => task,
     };
-    let parts = build(c, Request { task, tied: source.root.bool_opt("tie_word_embeddings")? })?;
+    let mut parts = build(c, Request { task, tied: source.root.bool_opt("tie_word_embeddings")? })?;
+    if nested.is_empty() && source.root.int_opt(super::decoder::keys::HIDDEN)?.is_none() {
+        parts.inexact = Some("the file does not describe its language model: the family's smallest defaults are taken".to_owned());
+    }
+    let tower = source.root.section("vision_config|audio_config");
+    let bare = tower.is_empty() && !source.root.has("mm_vision_tower|img_processor") && source.model_type != "gemma4";
+    if bare && parts.inexact.is_none() {
+        parts.inexact = Some("the file does not describe its tower: the family's defaults are taken".to_owned());
+    }
     Ok((parts, Stack::bare(Dimensions::default(), NO_HEAD, "", Part::Vision)))
 }
 
@@ -285,15 +293,16 @@ pub fn cohere_vision(source: &Source<'_>) -> Result<Parts> {
 /// qwen2_vl, qwen2_5_vl, qwen3_vl, qwen3_vl_moe, qwen3_5, qwen3_5_moe.
 pub fn qwen_vl(source: &Source<'_>) -> Result<Parts> {
     let (family, generation) = match source.model_type {
-        "qwen2_vl" => ("qwen2", QwenVision::V2),
-        "qwen2_5_vl" => ("qwen2", QwenVision::V25),
+        "qwen2_vl" => ("qwen2_vl_text", QwenVision::V2),
+        "qwen2_5_vl" => ("qwen2_vl_text", QwenVision::V25),
         "qwen3_vl" => ("qwen3", QwenVision::V3),
         "qwen3_vl_moe" => ("qwen3_vl_moe_text", QwenVision::V3),
         "qwen3_5_moe" => ("qwen3_5_moe_text", QwenVision::V3),
         _ => ("qwen3_5_text", QwenVision::V3),
     };
     let (text, mut stack) = language(source, family)?;
-    if source.class.ends_with("ForCausalLM") {
+    // Classes without "conditional generation" load the language model only.
+    if ["ForCausalLM", "ForTokenClassification", "ForSequenceClassification"].iter().any(|end| source.class.ends_with(end)) {
         return Ok(text);
     }
     vision::qwen(&mut stack, "model.visual", source.root.section("vision_config"), generation)?;
