@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use trainwreck::cli::fit;
+use trainwreck::cli::{fit, gpus};
 
 #[derive(Debug, Parser)]
 #[command(version, about)]
@@ -17,11 +17,14 @@ struct Cli {
 enum Command {
     /// Parameters, stored bytes and KV cache of a model config.
     Fit(fit::FitArgs),
+    /// The catalogue of accelerators.
+    Gpus(gpus::GpusArgs),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Fit(args) => fit::run(&args),
+        Command::Gpus(args) => gpus::run(&args),
     };
     // A closed pipe is no error.
     let _ = std::io::stdout().write_all(outcome.stdout.as_bytes());

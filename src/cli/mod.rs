@@ -1,3 +1,4 @@
 //! The terminal's face.
 
 pub mod fit;
+pub mod gpus;

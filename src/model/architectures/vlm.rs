@@ -301,8 +301,8 @@ pub fn qwen_vl(source: &Source<'_>) -> Result<Parts> {
         _ => ("qwen3_5_text", QwenVision::V3),
     };
     let (text, mut stack) = language(source, family)?;
-    // Classes without "conditional generation" load the language model only.
-    if ["ForCausalLM", "ForTokenClassification", "ForSequenceClassification"].iter().any(|end| source.class.ends_with(end)) {
+    // The causal class loads the language model only.
+    if source.class.ends_with("ForCausalLM") {
         return Ok(text);
     }
     vision::qwen(&mut stack, "model.visual", source.root.section("vision_config"), generation)?;
