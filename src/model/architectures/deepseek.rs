@@ -67,6 +67,13 @@ pub fn glm4_moe_lite(c: Section<'_>, request: Request) -> Result<Parts> {
     latent(c, request, &default, mla, Some(Experts { count: 64, active: 4, width: 1536, shared: 1, dense_layers: 1 }), None)
 }
 
+/// mistral4.
+pub fn mistral4(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([131_072, 4096, 12288, 36, 32, 0, 128, 1_048_576], false);
+    let mla = MlaDefaults { q_rank: 1024, kv_rank: 256, nope: 64, rope: 64, value: 128 };
+    latent(c, request, &default, mla, Some(Experts { count: 128, active: 4, width: 2048, shared: 1, dense_layers: 0 }), None)
+}
+
 /// minicpm3: dense.
 pub fn minicpm3(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([73448, 2560, 6400, 62, 40, 0, 0, 32768], true);

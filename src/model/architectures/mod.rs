@@ -33,6 +33,7 @@ mod conformer;
 mod image;
 mod vision;
 pub(crate) mod vlm;
+mod recent;
 mod unknown;
 
 use self::decoder::{Parts, Request, Task};
@@ -306,6 +307,18 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("kimi_linear", qwen_next::kimi_linear),
     ("gemma3n_text", gemma_next::gemma3n),
     ("gemma4_text", gemma_next::gemma4),
+    ("mistral4", deepseek::mistral4),
+    ("dots1", recent::dots1),
+    ("exaone_moe", recent::exaone_moe),
+    ("afmoe", recent::afmoe),
+    ("solar_open", recent::solar_open),
+    ("hy_v3", recent::hy_v3),
+    ("apertus", recent::apertus),
+    ("nanochat", recent::nanochat),
+    ("diffllama", recent::diffllama),
+    ("olmo_hybrid", recent::olmo_hybrid),
+    ("rwkv", recent::rwkv),
+    ("zamba", recent::zamba),
     ("deepseek_v4", deepseek_v4::deepseek_v4),
     ("nemotron-nas", decilm::decilm),
     ("deci", decilm::decilm),
