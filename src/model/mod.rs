@@ -7,6 +7,7 @@
 
 pub mod architectures;
 pub mod config;
+pub mod gguf;
 pub mod inventory;
 pub mod json;
 pub mod kv_cache;

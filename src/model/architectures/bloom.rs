@@ -60,19 +60,15 @@ pub fn mpt(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([50368, 2048, 0, 24, 16, 0, 0, 2048], true);
     let mut d = Dimensions::read(c, &default)?;
     d.kv_heads = c.section("attn_config").int("kv_n_heads", d.heads)?;
-    d.intermediate = d.hidden.saturating_mul(c.int("expansion_ratio", 4)?);
-    let norm = if c.bool("no_bias", true)? { Norm::Weight } else { Norm::WeightBias };
-    let bias = norm == Norm::WeightBias;
-    let alibi = c.section("attn_config").bool("alibi", true)?;
-    let positions = if !alibi && c.bool("learned_pos_emb", true)? { d.positions } else { 0 };
-    let mut stack = super::gpt::positioned(c, d.clone(), true, request, positions)?;
+    d.intermediate = d.hidden.saturating_mul(4);
+    let mut stack = super::gpt::positioned(c, d.clone(), true, request, 0)?;
     let layer = Block::new()
-        .norm_of(norm, "norm_1", d.hidden)
-        .fused_attention("attn", &d.attention().biases(bias, bias), ["Wqkv", "out_proj"], Window::Full)
-        .norm_of(norm, "norm_2", d.hidden)
-        .plain_mlp("ffn", d.hidden, d.intermediate, ["up_proj", "down_proj"], bias);
+        .norm("norm_1", d.hidden)
+        .fused_attention("attn", &d.attention(), ["Wqkv", "out_proj"], Window::Full)
+        .norm("norm_2", d.hidden)
+        .plain_mlp("ffn", d.hidden, d.intermediate, ["up_proj", "down_proj"], false);
     stack.layers(d.layers, &layer);
-    Ok(stack.finish(norm, false))
+    Ok(stack.finish(Norm::Weight, false))
 }
 
 /// opt: positions with two more rows, an embedding that may be narrower than the layers.

@@ -185,10 +185,16 @@ fn norms(hidden: u64) -> Block {
 }
 
 fn latent(c: Section<'_>, request: Request, default: &Defaults, mla: MlaDefaults, experts: Option<Experts>, indexer: Option<Indexer>) -> Result<Parts> {
+    let mlp_bias = matches!(c.str("model_type"), Some("deepseek_v2" | "minicpm3"));
     let mut d = Dimensions::read(c, default)?;
     let mla = mla.read(c, &d)?;
     (d.kv_heads, d.head_dim) = (d.heads, mla.nope.saturating_add(mla.rope));
-    let sparse = experts.map(|experts| Sparse::read(c, &mut d, experts)).transpose()?;
+    let mut sparse = experts.map(|experts| Sparse::read(c, &mut d, experts)).transpose()?;
+    // Only the second version and minicpm3 heed this key.
+    let mlp_bias = mlp_bias && c.bool("mlp_bias", false)?;
+    if let Some(sparse) = &mut sparse {
+        sparse.bias = mlp_bias;
+    }
     let mut stack = Stack::new(c, d.clone(), default, request)?;
     for index in 0..d.layers {
         let block = norms(d.hidden).mla("self_attn", &mla).latent_cache(&mla);
@@ -198,7 +204,7 @@ fn latent(c: Section<'_>, request: Request, default: &Defaults, mla: MlaDefaults
         };
         stack.layer(match &sparse {
             Some(sparse) => sparse.add(block, index),
-            None => block.gated_mlp("mlp", d.hidden, d.intermediate, false),
+            None => block.gated_mlp("mlp", d.hidden, d.intermediate, mlp_bias),
         });
     }
     if c.int("num_nextn_predict_layers|num_mtp_layers", 0)? > 0 {

@@ -33,6 +33,7 @@ pub fn deepseek_v4(c: Section<'_>, request: Request) -> Result<Parts> {
     let ratios = c.ints("compress_ratios")?.unwrap_or_default();
     let mut sparse = Sparse::read(c, &mut d, Experts { count: 256, active: 6, width: 2048, shared: 1, dense_layers: 0 })?;
     sparse.layers.fill(true);
+    sparse.bias = c.bool("mlp_bias", false)?;
     let compression = |index: u64| {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         match (kinds.get(at), ratios.get(at)) {

@@ -204,7 +204,8 @@ pub fn nemotron_h(c: Section<'_>, request: Request) -> Result<Parts> {
     if kinds.contains(&'E') {
         (d.experts, d.active_experts, d.expert_width) = (experts, active, width);
     }
-    let mut stack = Stack::new(c, d.clone(), &default, request)?;
+    // This class never shares the embedding with the head.
+    let mut stack = Stack::new(c, d.clone(), &default, Request { tied: Some(false), ..request })?;
     for kind in kinds {
         let block = Block::new().norm("norm", d.hidden);
         stack.layer(match kind {
@@ -260,7 +261,7 @@ pub fn zamba2(c: Section<'_>, request: Request) -> Result<Parts> {
         norm: true,
     };
     let wide = d.hidden.saturating_mul(2);
-    d.head_dim = wide / d.heads;
+    d.head_dim = c.int("attention_head_dim", wide / d.heads)?;
     let kinds = c.strings("layers_block_type");
     let hybrid: Vec<u64> = match c.ints("hybrid_layer_ids")? {
         Some(list) if kinds.is_empty() => list,

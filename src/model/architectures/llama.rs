@@ -5,6 +5,7 @@ use super::blocks::{Norm, QkNorm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, windows};
 use super::dense::{Dense, Mlp};
 use crate::model::config::{Result, Section};
+use crate::model::inventory::Role;
 
 const LLAMA: Defaults = Defaults::of([32000, 4096, 11008, 32, 32, 0, 0, 2048], false);
 
@@ -18,9 +19,26 @@ pub fn granite(c: Section<'_>, request: Request) -> Result<Parts> {
     with_bias_keys(c, request, &LLAMA)
 }
 
-/// helium.
+/// helium: the output projection is square and has no bias.
 pub fn helium(c: Section<'_>, request: Request) -> Result<Parts> {
-    with_bias_keys(c, request, &Defaults::of([48000, 2560, 7040, 24, 20, 20, 128, 4096], false))
+    let default = Defaults::of([48000, 2560, 7040, 24, 20, 20, 128, 4096], false);
+    let d = Dimensions::read(c, &default)?;
+    let (bias, mlp_bias) = (c.bool("attention_bias", false)?, c.bool("mlp_bias", false)?);
+    let attention = d.attention().biases(bias, false);
+    let mut stack = super::decoder::Stack::new(c, d.clone(), &default, request)?;
+    let query = d.heads.saturating_mul(d.head_dim);
+    let key = d.kv_heads.saturating_mul(d.head_dim);
+    let layer = super::blocks::Block::new()
+        .norm("input_layernorm", d.hidden)
+        .norm("post_attention_layernorm", d.hidden)
+        .linear("self_attn.q_proj", Role::Attention, query, d.hidden, bias)
+        .linear("self_attn.k_proj", Role::Attention, key, d.hidden, bias)
+        .linear("self_attn.v_proj", Role::Attention, key, d.hidden, bias)
+        .linear("self_attn.o_proj", Role::Attention, d.hidden, d.hidden, false)
+        .cache(attention.cache(Window::Full))
+        .gated_mlp("mlp", d.hidden, d.intermediate, mlp_bias);
+    stack.layers(d.layers, &layer);
+    Ok(stack.finish(Norm::Weight, false))
 }
 
 /// internlm3: `qkv_bias` for queries, keys and values, `bias` for the output and the feed-forward layers.
@@ -127,7 +145,7 @@ pub fn arcee(c: Section<'_>, request: Request) -> Result<Parts> {
 
 /// jais2: biases everywhere, a feed-forward layer without a gate, biased LayerNorms.
 pub fn jais2(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([150272, 3328, 26624, 32, 26, 26, 128, 8192], false);
+    let default = Defaults::of([150272, 3328, 26624, 32, 26, 0, 0, 8192], false);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", true)?;
     let dense = Dense {

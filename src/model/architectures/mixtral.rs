@@ -79,7 +79,7 @@ pub fn minimax(c: Section<'_>, request: Request) -> Result<Parts> {
         let full = match (types.get(at), listed.get(at)) {
             (Some(kind), _) => *kind == "full_attention",
             (None, Some(kind)) => *kind == 1,
-            (None, None) => (index + 1).is_multiple_of(2),
+            (None, None) => index.is_multiple_of(2),
         };
         let block = Block::new().norm("input_layernorm", d.hidden).norm("post_attention_layernorm", d.hidden);
         let block = if full { block.attention("self_attn", &d.attention(), Window::Full) } else { super::mixers::lightning(block, "self_attn", &d) };
@@ -151,7 +151,7 @@ pub fn ernie_moe(c: Section<'_>, request: Request) -> Result<Parts> {
             dense.layer(index, d.intermediate)
         });
     }
-    Ok(stack.finish(Norm::Weight, false))
+    Ok(stack.finish(Norm::Weight, bias))
 }
 
 /// hunyuan and hunyuan_v1_moe: a shared expert beside the routed ones; with `use_cla` only every
@@ -239,7 +239,7 @@ pub fn mimo_v2(c: Section<'_>, request: Request) -> Result<Parts> {
     let full = Attention { value_dim: value, ..d.attention().biases(bias, false) };
     let sliding = Attention {
         heads: c.int("swa_num_attention_heads", d.heads)?,
-        kv_heads: c.int("swa_num_key_value_heads", 8)?,
+        kv_heads: c.int("swa_num_key_value_heads", d.kv_heads.saturating_mul(2))?,
         head_dim: c.int("swa_head_dim", d.head_dim)?,
         value_dim: c.int("swa_v_head_dim", value)?,
         ..full

@@ -92,7 +92,8 @@ pub fn kimi_linear(c: Section<'_>, request: Request) -> Result<Parts> {
     let kernel = if linear.has("short_conv_kernel_size") { linear.int("short_conv_kernel_size", 4)? } else { c.int("linear_conv_kernel_dim", 4)? };
     let listed = linear.ints("full_attn_layers")?;
     let kinds = c.strings("layer_types");
-    let mut stack = Stack::new(c, d.clone(), &default, request)?;
+    // This class never shares the embedding with the head.
+    let mut stack = Stack::new(c, d.clone(), &default, Request { tied: Some(false), ..request })?;
     for index in 0..d.layers {
         let full = match (usize::try_from(index).ok().and_then(|index| kinds.get(index)), &listed) {
             (Some(kind), _) => *kind == "full_attention",

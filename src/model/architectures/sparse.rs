@@ -16,6 +16,8 @@ pub struct Sparse {
     pub dense: u64,
     /// Which layers have experts.
     pub layers: Vec<bool>,
+    /// Biases of dense layers and shared experts.
+    pub bias: bool,
 }
 
 /// Defaults of a family for its experts.
@@ -64,7 +66,7 @@ impl Sparse {
                 _ => index >= first,
             }
         };
-        Ok(Self { moe, shared: shared.saturating_mul(width), dense: d.intermediate, layers: (0..d.layers).map(sparse).collect() })
+        Ok(Self { moe, shared: shared.saturating_mul(width), dense: d.intermediate, layers: (0..d.layers).map(sparse).collect(), bias: false })
     }
 
     /// Whether a layer has experts.
@@ -75,9 +77,9 @@ impl Sparse {
     /// Adds the feed-forward part of a layer.
     pub fn add(&self, block: Block, index: u64) -> Block {
         if !self.has_experts(index) {
-            return block.gated_mlp("mlp", self.moe.hidden, self.dense, false);
+            return block.gated_mlp("mlp", self.moe.hidden, self.dense, self.bias);
         }
         let (hidden, shared) = (self.moe.hidden, self.shared);
-        block.moe("mlp", &self.moe).when(shared > 0, |block| block.gated("mlp.shared_experts", Role::SharedExpert, hidden, shared, false))
+        block.moe("mlp", &self.moe).when(shared > 0, |block| block.gated("mlp.shared_experts", Role::SharedExpert, hidden, shared, self.bias))
     }
 }

@@ -4,12 +4,18 @@ use super::Source;
 use super::blocks::{Attention, Moe, Norm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack, keys};
 use super::dense::Dense;
-use crate::model::config::Result;
+use crate::model::config::{Result, Section};
 
 /// The usual layers from the usual keys; without them, what is missing.
 pub fn estimate(source: &Source<'_>, request: Request) -> Result<Parts> {
-    let nested = source.root.section("text_config|llm_config|language_config|thinker_config");
+    let nested = language_part(source.root);
     let c = if nested.is_empty() { source.root } else { nested };
+    if let Some(text) = nested.str("model_type").and_then(super::text) {
+        // The language model inside is of a known family; what stands around it is not counted.
+        let mut parts = text(nested, Request { tied: source.root.bool_opt("tie_word_embeddings")?, ..request })?;
+        parts.inexact = Some(format!("the architecture `{}` is not known: only its language model is counted, without towers and projectors", name(source)));
+        return Ok(parts);
+    }
     for names in [keys::HIDDEN, keys::LAYERS, keys::HEADS, keys::VOCAB] {
         if c.int_opt(names)?.is_none() {
             return Err(c.missing_for_unknown(names, source.model_type));
@@ -30,6 +36,19 @@ pub fn estimate(source: &Source<'_>, request: Request) -> Result<Parts> {
         let layer = if experts == 0 || index < dense_layers { dense.layer(index, d.intermediate) } else { super::blocks::Block::new().norm("input_layernorm", d.hidden).norm("post_attention_layernorm", d.hidden).attention("self_attn", &attention, Window::Full).moe("mlp", &moe) };
         stack.layer(layer);
     }
-    stack.inexact(format!("the architecture `{}` is not known: estimated from the usual keys", if source.model_type.is_empty() { source.class } else { source.model_type }));
+    stack.inexact(format!("the architecture `{}` is not known: estimated from the usual keys", name(source)));
     Ok(stack.finish(Norm::Weight, false))
+}
+
+fn name<'a>(source: &Source<'a>) -> &'a str {
+    if source.model_type.is_empty() { source.class } else { source.model_type }
+}
+
+/// The object that describes a language model, also one level down (`thinker_config.text_config`).
+fn language_part(root: Section<'_>) -> Section<'_> {
+    let outer = root.section("thinker_config");
+    if !outer.is_empty() {
+        return outer.section("text_config");
+    }
+    root.section(super::vlm::TEXT)
 }
