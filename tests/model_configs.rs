@@ -39,11 +39,20 @@ fn counts_bytes_and_cache_of_known_models_are_exact() {
             }
         }
         if model.is_exact() == UNCERTAIN.contains(&name) {
-            misses.push(format!("{name}: exact is {}: {:?}", model.is_exact(), model.inexact));
+            misses.push(format!(
+                "{name}: exact is {}: {:?}",
+                model.is_exact(),
+                model.inexact
+            ));
         }
     }
     assert!(rows > 100, "only {rows} rows");
-    assert!(misses.is_empty(), "{} misses:\n{}", misses.len(), misses.join("\n"));
+    assert!(
+        misses.is_empty(),
+        "{} misses:\n{}",
+        misses.len(),
+        misses.join("\n")
+    );
 }
 
 #[test]
@@ -53,7 +62,12 @@ fn every_config_of_the_folder_is_in_the_table() {
     for entry in std::fs::read_dir(&folder).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         if let Some(stem) = name.strip_suffix(".json") {
-            assert!(table.lines().any(|line| line.split('\t').next() == Some(stem)), "{stem} has no row");
+            assert!(
+                table
+                    .lines()
+                    .any(|line| line.split('\t').next() == Some(stem)),
+                "{stem} has no row"
+            );
         }
     }
 }

@@ -10,45 +10,114 @@ fn value() -> impl Strategy<Value = String> {
         any::<bool>().prop_map(|flag| flag.to_string()),
         any::<i64>().prop_map(|number| number.to_string()),
         (0u64..70_000).prop_map(|number| number.to_string()),
-        any::<f64>().prop_map(|number| if number.is_finite() { format!("{number:?}") } else { "NaN".to_owned() }),
+        any::<f64>().prop_map(|number| if number.is_finite() {
+            format!("{number:?}")
+        } else {
+            "NaN".to_owned()
+        }),
         "[ -~]{0,12}".prop_map(|text| format!("{text:?}")),
         Just("\"full_attention\"".to_owned()),
         Just("Infinity".to_owned()),
     ];
     leaf.prop_recursive(3, 24, 6, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..6).prop_map(|items| format!("[{}]", items.join(","))),
+            prop::collection::vec(inner.clone(), 0..6)
+                .prop_map(|items| format!("[{}]", items.join(","))),
             prop::collection::vec((key(), inner), 0..6).prop_map(|members| object(&members)),
         ]
     })
 }
 
 fn object(members: &[(String, String)]) -> String {
-    let members: Vec<String> = members.iter().map(|(name, value)| format!("{name:?}: {value}")).collect();
+    let members: Vec<String> = members
+        .iter()
+        .map(|(name, value)| format!("{name:?}: {value}"))
+        .collect();
     format!("{{{}}}", members.join(","))
 }
 
 fn key() -> impl Strategy<Value = String> {
     let usual = [
-        "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size", "intermediate_size", "layer_types", "num_experts",
-        "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "text_config", "vision_config", "audio_config", "quantization_config", "quant_method", "bits", "group_size",
-        "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim", "sliding_window", "block_configs", "attn_config", "ffn_config", "mamba_expand", "mamba_n_heads", "conv_kernel",
-        "image_size", "patch_size", "d_model", "encoder_layers", "decoder_layers", "conv_dim", "compress_ratios", "linear_attn_config", "config_groups", "ignore", "weight_block_size",
-        "hybrid_override_pattern", "full_attn_layers", "num_kv_shared_layers", "mlp_ratio", "n_embd", "n_layer", "n_head", "downsample_ratio", "id2label", "torch_dtype",
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "vocab_size",
+        "intermediate_size",
+        "layer_types",
+        "num_experts",
+        "n_routed_experts",
+        "num_experts_per_tok",
+        "moe_intermediate_size",
+        "text_config",
+        "vision_config",
+        "audio_config",
+        "quantization_config",
+        "quant_method",
+        "bits",
+        "group_size",
+        "kv_lora_rank",
+        "q_lora_rank",
+        "qk_rope_head_dim",
+        "v_head_dim",
+        "sliding_window",
+        "block_configs",
+        "attn_config",
+        "ffn_config",
+        "mamba_expand",
+        "mamba_n_heads",
+        "conv_kernel",
+        "image_size",
+        "patch_size",
+        "d_model",
+        "encoder_layers",
+        "decoder_layers",
+        "conv_dim",
+        "compress_ratios",
+        "linear_attn_config",
+        "config_groups",
+        "ignore",
+        "weight_block_size",
+        "hybrid_override_pattern",
+        "full_attn_layers",
+        "num_kv_shared_layers",
+        "mlp_ratio",
+        "n_embd",
+        "n_layer",
+        "n_head",
+        "downsample_ratio",
+        "id2label",
+        "torch_dtype",
     ];
     prop_oneof![4 => prop::sample::select(usual.to_vec()).prop_map(str::to_owned), 1 => "[a-z_]{1,10}"]
 }
 
 fn families() -> Vec<&'static str> {
     let text = architectures::TEXT.iter().map(|(name, _)| *name);
-    text.chain(architectures::WHOLE.iter().map(|(name, _)| *name)).chain(["", "unheard_of"]).collect()
+    text.chain(architectures::WHOLE.iter().map(|(name, _)| *name))
+        .chain(["", "unheard_of"])
+        .collect()
 }
 
 /// Uses every number that a model gives.
 fn use_up(model: &model::Model) {
-    let _ = (model.total(), model.active(), model.low(), model.high(), model.weights_bytes(), model.kv_bytes_per_token(2));
+    let _ = (
+        model.total(),
+        model.active(),
+        model.low(),
+        model.high(),
+        model.weights_bytes(),
+        model.kv_bytes_per_token(2),
+    );
     let _ = model.inventory.lora(16, &["q_proj", "v_proj"]);
-    for engine in [model::kv_cache::Engine::Transformers, model::kv_cache::Engine::Vllm { block: 16, batched_tokens: 8192 }] {
+    for engine in [
+        model::kv_cache::Engine::Transformers,
+        model::kv_cache::Engine::Vllm {
+            block: 16,
+            batched_tokens: 8192,
+        },
+    ] {
         let _ = model::kv_cache::bytes_per_sequence(&model.inventory, engine, 8192, 2, 4, 1500);
     }
     let _ = model::gguf::stored_bytes(&model.inventory, model::gguf::Mix::Q4KM);
@@ -82,12 +151,36 @@ proptest! {
 #[test]
 fn absurd_values_are_named_at_their_key() {
     let cases = [
-        (r#"{"model_type": "llama", "hidden_size": -4096}"#, "hidden_size", "-4096"),
-        (r#"{"model_type": "llama", "hidden_size": "4096"}"#, "hidden_size", "\"4096\""),
-        (r#"{"model_type": "llama", "num_hidden_layers": 1000000000}"#, "num_hidden_layers", "1000000000"),
-        (r#"{"model_type": "llama", "vocab_size": 1e300}"#, "vocab_size", "1e300"),
-        (r#"{"model_type": "llama", "num_attention_heads": 0}"#, "num_attention_heads", "0"),
-        (r#"{"model_type": "qwen3", "tie_word_embeddings": "yes"}"#, "tie_word_embeddings", "\"yes\""),
+        (
+            r#"{"model_type": "llama", "hidden_size": -4096}"#,
+            "hidden_size",
+            "-4096",
+        ),
+        (
+            r#"{"model_type": "llama", "hidden_size": "4096"}"#,
+            "hidden_size",
+            "\"4096\"",
+        ),
+        (
+            r#"{"model_type": "llama", "num_hidden_layers": 1000000000}"#,
+            "num_hidden_layers",
+            "1000000000",
+        ),
+        (
+            r#"{"model_type": "llama", "vocab_size": 1e300}"#,
+            "vocab_size",
+            "1e300",
+        ),
+        (
+            r#"{"model_type": "llama", "num_attention_heads": 0}"#,
+            "num_attention_heads",
+            "0",
+        ),
+        (
+            r#"{"model_type": "qwen3", "tie_word_embeddings": "yes"}"#,
+            "tie_word_embeddings",
+            "\"yes\"",
+        ),
     ];
     for (text, key, value) in cases {
         let error = model::read(text).unwrap_err();
@@ -99,7 +192,10 @@ fn absurd_values_are_named_at_their_key() {
 
 #[test]
 fn deep_nesting_and_large_texts_are_refused() {
-    let deep = format!("{{\"model_type\": \"llama\", \"a\": {}}}", "[".repeat(100_000));
+    let deep = format!(
+        "{{\"model_type\": \"llama\", \"a\": {}}}",
+        "[".repeat(100_000)
+    );
     assert!(model::read(&deep).unwrap_err().message.contains("nested"));
     let huge = " ".repeat(65 << 20);
     assert!(model::read(&huge).unwrap_err().message.contains("64 MiB"));

@@ -41,7 +41,11 @@ pub struct Outcome {
 
 /// Runs the command.
 pub fn run(args: &FitArgs) -> Outcome {
-    let mut outcome = Outcome { stdout: String::new(), stderr: String::new(), code: 0 };
+    let mut outcome = Outcome {
+        stdout: String::new(),
+        stderr: String::new(),
+        code: 0,
+    };
     let mut objects = Vec::new();
     for path in &args.configs {
         let file = path.display().to_string();
@@ -63,7 +67,11 @@ pub fn run(args: &FitArgs) -> Outcome {
         }
     }
     if args.format == Format::Json {
-        let value = if args.configs.len() == 1 { objects.pop().unwrap_or(Value::Null) } else { Value::Array(objects) };
+        let value = if args.configs.len() == 1 {
+            objects.pop().unwrap_or(Value::Null)
+        } else {
+            Value::Array(objects)
+        };
         outcome.stdout = format!("{value:#}\n");
     }
     outcome
@@ -109,16 +117,33 @@ fn table(file: &str, model: &Model) -> String {
     let mut row = |name: &str, value: String| {
         let _ = writeln!(out, "  {name:<14} {value}");
     };
-    let about = if model.is_exact() { String::new() } else { format!(" (estimate, between {} and {})", grouped(model.low()), grouped(model.high())) };
+    let about = if model.is_exact() {
+        String::new()
+    } else {
+        format!(
+            " (estimate, between {} and {})",
+            grouped(model.low()),
+            grouped(model.high())
+        )
+    };
     row("parameters", format!("{}{about}", grouped(model.total())));
     if model.active() != model.total() {
         row("active a token", grouped(model.active()));
     }
     row("embedding", grouped(model.embedding()));
-    let format = model.quantization.as_ref().map_or_else(|| model.stored_dtype().name().to_owned(), |one| format!("{} {}", one.method, one.summary));
-    let weights = model.weights_bytes().map_or_else(|| "cannot be told".to_owned(), |bytes| format!("{} ({} bytes)", gib(bytes), grouped(bytes)));
+    let format = model.quantization.as_ref().map_or_else(
+        || model.stored_dtype().name().to_owned(),
+        |one| format!("{} {}", one.method, one.summary),
+    );
+    let weights = model.weights_bytes().map_or_else(
+        || "cannot be told".to_owned(),
+        |bytes| format!("{} ({} bytes)", gib(bytes), grouped(bytes)),
+    );
     row("weights", format!("{weights}, {format}"));
-    row("KV cache", format!("{} a token", gib(model.kv_bytes_per_token(2))));
+    row(
+        "KV cache",
+        format!("{} a token", gib(model.kv_bytes_per_token(2))),
+    );
     for note in model.notes.iter().chain(&model.inexact) {
         row("note", note.clone());
     }
@@ -148,5 +173,9 @@ fn gib(bytes: u64) -> String {
         unit += 1;
     }
     let name = UNITS.get(unit).copied().unwrap_or("B");
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.2} {name}") }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.2} {name}")
+    }
 }

@@ -20,19 +20,39 @@ pub fn run(args: &GpusArgs) -> Outcome {
     let filter = args.filter.join(" ");
     let gpus = gpu::catalogue().filter(&filter);
     if gpus.is_empty() {
-        return Outcome { stdout: String::new(), stderr: format!("no GPU matches `{filter}`; `trainwreck gpus` lists all\n"), code: 1 };
+        return Outcome {
+            stdout: String::new(),
+            stderr: format!("no GPU matches `{filter}`; `trainwreck gpus` lists all\n"),
+            code: 1,
+        };
     }
-    let mut stdout = format!("{:<22} {:>9} {:>10}  {:<8} {:<5} {}\n", "ID", "SOLD", "USABLE", "BASIS", "BF16", "NAME");
+    let mut stdout = format!(
+        "{:<22} {:>9} {:>10}  {:<8} {:<5} {}\n",
+        "ID", "SOLD", "USABLE", "BASIS", "BF16", "NAME"
+    );
     for gpu in gpus {
-        let sold = gpu.memory_gb.map_or_else(|| "?".to_owned(), |gb| format!("{gb} GB"));
+        let sold = gpu
+            .memory_gb
+            .map_or_else(|| "?".to_owned(), |gb| format!("{gb} GB"));
         let (usable, basis) = match gpu.usable_bytes() {
-            Some((bytes, basis)) => (format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64), basis_word(basis)),
+            Some((bytes, basis)) => (
+                format!("{:.2} GiB", bytes as f64 / (1u64 << 30) as f64),
+                basis_word(basis),
+            ),
             None => ("?".to_owned(), ""),
         };
         let bf16 = gpu.bf16.map_or("?", |yes| if yes { "yes" } else { "no" });
-        let _ = writeln!(stdout, "{:<22} {sold:>9} {usable:>10}  {basis:<8} {bf16:<5} {}", gpu.id, gpu.name);
+        let _ = writeln!(
+            stdout,
+            "{:<22} {sold:>9} {usable:>10}  {basis:<8} {bf16:<5} {}",
+            gpu.id, gpu.name
+        );
     }
-    Outcome { stdout, stderr: String::new(), code: 0 }
+    Outcome {
+        stdout,
+        stderr: String::new(),
+        code: 0,
+    }
 }
 
 fn basis_word(basis: Basis) -> &'static str {

@@ -158,15 +158,22 @@ pub enum Found<'a> {
 
 /// The catalogue, read on first use.
 pub fn catalogue() -> &'static Catalogue {
-    static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| toml::from_str(include_str!("catalogue.toml")).unwrap_or_default());
+    static CATALOGUE: LazyLock<Catalogue> =
+        LazyLock::new(|| toml::from_str(include_str!("catalogue.toml")).unwrap_or_default());
     &CATALOGUE
 }
 
 impl Gpu {
     /// Totals that the vendor's tool may show, in MiB, in any state of error correction.
     pub fn tool_totals_mib(&self) -> impl Iterator<Item = f64> + '_ {
-        let states = [self.memory_total_mib_ecc_on.as_slice(), self.memory_total_mib_ecc_off.as_slice()];
-        self.memory_total_mib.iter().copied().chain(states.into_iter().flatten().copied())
+        let states = [
+            self.memory_total_mib_ecc_on.as_slice(),
+            self.memory_total_mib_ecc_off.as_slice(),
+        ];
+        self.memory_total_mib
+            .iter()
+            .copied()
+            .chain(states.into_iter().flatten().copied())
     }
 
     /// Bytes that PyTorch reports as total on Linux, and how far that is known.
@@ -174,16 +181,30 @@ impl Gpu {
         let least = |numbers: &[f64]| numbers.iter().copied().reduce(f64::min);
         if let Some(gib) = least(&self.torch_total_gib) {
             // The raw total that prints so, where it was seen.
-            let raw = self.torch_total_mib.iter().find(|mib| (**mib / 1024.0 - gib).abs() < 0.011);
-            return Some((raw.map_or((gib * GIB) as u64, |mib| (mib * MIB as f64) as u64), Basis::Reported));
+            let raw = self
+                .torch_total_mib
+                .iter()
+                .find(|mib| (**mib / 1024.0 - gib).abs() < 0.011);
+            return Some((
+                raw.map_or((gib * GIB) as u64, |mib| (mib * MIB as f64) as u64),
+                Basis::Reported,
+            ));
         }
         if let Some(mib) = self.memory_total_mib.first() {
             // Drivers keep 244 to 766 MiB of the cards of the last ten years.
-            let kept = self.driver_reserved_mib.last().copied().unwrap_or(if *mib > 40_000.0 { 700.0 } else { 450.0 });
+            let kept = self
+                .driver_reserved_mib
+                .last()
+                .copied()
+                .unwrap_or(if *mib > 40_000.0 { 700.0 } else { 450.0 });
             return Some((((mib - kept).max(0.0) * MIB as f64) as u64, Basis::Tool));
         }
         let gb = self.memory_gb.or_else(|| least(&self.memory_options_gb))?;
-        let gib = if self.vendor == "amd" { gb - 16.0 / 1024.0 } else { gb * 0.98 };
+        let gib = if self.vendor == "amd" {
+            gb - 16.0 / 1024.0
+        } else {
+            gb * 0.98
+        };
         Some(((gib * GIB) as u64, Basis::Nominal))
     }
 }
@@ -198,22 +219,54 @@ impl Catalogue {
     pub fn find(&self, name: &str) -> Found<'_> {
         let wanted = plain(name);
         let short = wanted.strip_prefix("nvidia ").unwrap_or(&wanted);
-        let by_name = |gpu: &&Gpu| plain(&gpu.id) == wanted || plain(&gpu.name) == wanted || gpu.aliases.iter().any(|alias| plain(alias) == wanted || plain(alias) == short);
+        let by_name = |gpu: &&Gpu| {
+            plain(&gpu.id) == wanted
+                || plain(&gpu.name) == wanted
+                || gpu
+                    .aliases
+                    .iter()
+                    .any(|alias| plain(alias) == wanted || plain(alias) == short)
+        };
         let hits: Vec<&Gpu> = self.gpus.iter().filter(by_name).collect();
         match hits.as_slice() {
             [one] => return Found::Gpu(one, 1),
             [] => {}
             // The same product string for several sizes; the id decides.
-            several => return self.by_id(name).map_or_else(|| Found::Several(several.to_vec()), |one| Found::Gpu(one, 1)),
+            several => {
+                return self.by_id(name).map_or_else(
+                    || Found::Several(several.to_vec()),
+                    |one| Found::Gpu(one, 1),
+                );
+            }
         }
-        if let Some(group) = self.alias_groups.iter().find(|group| plain(&group.alias) == wanted || plain(&group.alias) == short) {
-            return Found::Several(group.candidates.iter().filter_map(|id| self.by_id(id)).collect());
+        if let Some(group) = self
+            .alias_groups
+            .iter()
+            .find(|group| plain(&group.alias) == wanted || plain(&group.alias) == short)
+        {
+            return Found::Several(
+                group
+                    .candidates
+                    .iter()
+                    .filter_map(|id| self.by_id(id))
+                    .collect(),
+            );
         }
-        let machine = self.instances.iter().find(|machine| machine.name.eq_ignore_ascii_case(name.trim()));
-        let Some(machine) = machine else { return Found::Nothing };
+        let machine = self
+            .instances
+            .iter()
+            .find(|machine| machine.name.eq_ignore_ascii_case(name.trim()));
+        let Some(machine) = machine else {
+            return Found::Nothing;
+        };
         match machine.gpu.as_deref().and_then(|id| self.by_id(id)) {
             Some(gpu) => Found::Gpu(gpu, machine.gpu_count.unwrap_or(1).max(1)),
-            None => match machine.gpu_candidates.iter().filter_map(|id| self.by_id(id)).collect::<Vec<_>>() {
+            None => match machine
+                .gpu_candidates
+                .iter()
+                .filter_map(|id| self.by_id(id))
+                .collect::<Vec<_>>()
+            {
                 candidates if candidates.is_empty() => Found::Nothing,
                 candidates => Found::Several(candidates),
             },
@@ -225,8 +278,21 @@ impl Catalogue {
     pub fn filter(&self, filter: &str) -> Vec<&Gpu> {
         let wanted = plain(filter);
         let words: Vec<&str> = wanted.split(' ').filter(|word| !word.is_empty()).collect();
-        let text = |gpu: &Gpu| plain(&format!("{} {} {} {} {}", gpu.id, gpu.name, gpu.aliases.join(" "), gpu.architecture, gpu.vendor));
-        let hits: Vec<&Gpu> = self.gpus.iter().filter(|gpu| words.iter().all(|word| text(gpu).contains(word))).collect();
+        let text = |gpu: &Gpu| {
+            plain(&format!(
+                "{} {} {} {} {}",
+                gpu.id,
+                gpu.name,
+                gpu.aliases.join(" "),
+                gpu.architecture,
+                gpu.vendor
+            ))
+        };
+        let hits: Vec<&Gpu> = self
+            .gpus
+            .iter()
+            .filter(|gpu| words.iter().all(|word| text(gpu).contains(word)))
+            .collect();
         if !hits.is_empty() {
             return hits;
         }
@@ -240,8 +306,21 @@ impl Catalogue {
 
 /// Lower case, with single spaces for everything that separates words.
 fn plain(name: &str) -> String {
-    let spaced: String = name.chars().map(|letter| if matches!(letter, '-' | '_' | ' ' | '\t') { ' ' } else { letter.to_ascii_lowercase() }).collect();
-    spaced.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    let spaced: String = name
+        .chars()
+        .map(|letter| {
+            if matches!(letter, '-' | '_' | ' ' | '\t') {
+                ' '
+            } else {
+                letter.to_ascii_lowercase()
+            }
+        })
+        .collect();
+    spaced
+        .split(' ')
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// What a total in a log says about the card.
@@ -276,19 +355,41 @@ pub fn recognise(total_bytes: u64) -> Recognition<'static> {
     let near = |value: &f64| (value - gib).abs() < 0.0051;
     let (mut seen, mut possible) = (Vec::new(), Vec::new());
     for gpu in &catalogue().gpus {
-        let prints = gpu.torch_total_gib.iter().any(near) || gpu.torch_total_gib_full.iter().any(near) || gpu.mig.iter().filter_map(|slice| slice.memory_gib.as_ref()).any(near);
+        let prints = gpu.torch_total_gib.iter().any(near)
+            || gpu.torch_total_gib_full.iter().any(near)
+            || gpu
+                .mig
+                .iter()
+                .filter_map(|slice| slice.memory_gib.as_ref())
+                .any(near);
         if prints {
             seen.push(gpu);
         } else if in_bracket(gpu, mib) {
             possible.push(gpu);
         }
     }
-    let mut sizes: Vec<u64> = seen.iter().chain(&possible).filter(|gpu| !gpu.mig.iter().filter_map(|slice| slice.memory_gib.as_ref()).any(near)).filter_map(|gpu| gpu.memory_gb).map(|gb| gb as u64).collect();
+    let mut sizes: Vec<u64> = seen
+        .iter()
+        .chain(&possible)
+        .filter(|gpu| {
+            !gpu.mig
+                .iter()
+                .filter_map(|slice| slice.memory_gib.as_ref())
+                .any(near)
+        })
+        .filter_map(|gpu| gpu.memory_gb)
+        .map(|gb| gb as u64)
+        .collect();
     sizes.sort_unstable();
     // Cards sold as 44 to 48 GB, say, are one class: named only when most agree.
     let common = sizes.get(sizes.len() / 2).copied();
-    let class_gb = common.filter(|size| sizes.iter().filter(|other| *other == size).count() * 2 > sizes.len());
-    Recognition { seen, possible, class_gb }
+    let class_gb =
+        common.filter(|size| sizes.iter().filter(|other| *other == size).count() * 2 > sizes.len());
+    Recognition {
+        seen,
+        possible,
+        class_gb,
+    }
 }
 
 fn in_bracket(gpu: &Gpu, mib: f64) -> bool {
@@ -296,11 +397,16 @@ fn in_bracket(gpu: &Gpu, mib: f64) -> bool {
         "nvidia" => {
             let mut known = gpu.tool_totals_mib().peekable();
             if known.peek().is_some() {
-                return known.any(|total| (50.0..=1000.0).contains(&(total - mib)) || (total - mib).abs() <= 4.0);
+                return known.any(|total| {
+                    (50.0..=1000.0).contains(&(total - mib)) || (total - mib).abs() <= 4.0
+                });
             }
-            gpu.memory_gb.is_some_and(|gb| (-4.0..=1300.0).contains(&(gb * 1024.0 - mib)))
+            gpu.memory_gb
+                .is_some_and(|gb| (-4.0..=1300.0).contains(&(gb * 1024.0 - mib)))
         }
-        "amd" => gpu.memory_gb.is_some_and(|gb| (gb * 1024.0 - 16.0 - mib).abs() <= 4.0),
+        "amd" => gpu
+            .memory_gb
+            .is_some_and(|gb| (gb * 1024.0 - 16.0 - mib).abs() <= 4.0),
         _ => false,
     }
 }
@@ -323,7 +429,14 @@ mod tests {
             }
         }
         for group in &catalogue.alias_groups {
-            assert!(group.candidates.iter().all(|id| catalogue.by_id(id).is_some()), "{}", group.alias);
+            assert!(
+                group
+                    .candidates
+                    .iter()
+                    .all(|id| catalogue.by_id(id).is_some()),
+                "{}",
+                group.alias
+            );
         }
     }
 
@@ -331,9 +444,14 @@ mod tests {
     fn names_aliases_and_machines_are_found() {
         let catalogue = catalogue();
         for name in ["rtx-4090", "NVIDIA GeForce RTX 4090", "rtx 4090", "4090"] {
-            assert!(matches!(catalogue.find(name), Found::Gpu(gpu, 1) if gpu.id == "rtx-4090"), "{name}");
+            assert!(
+                matches!(catalogue.find(name), Found::Gpu(gpu, 1) if gpu.id == "rtx-4090"),
+                "{name}"
+            );
         }
-        assert!(matches!(catalogue.find("p4d.24xlarge"), Found::Gpu(gpu, 8) if gpu.id == "a100-sxm4-40gb"));
+        assert!(
+            matches!(catalogue.find("p4d.24xlarge"), Found::Gpu(gpu, 8) if gpu.id == "a100-sxm4-40gb")
+        );
         assert!(matches!(catalogue.find("a100"), Found::Several(_)));
         assert_eq!(catalogue.find("abacus"), Found::Nothing);
     }
@@ -342,7 +460,10 @@ mod tests {
     fn a_total_names_a_class_not_a_card() {
         let total = |gib: f64| recognise((gib * GIB) as u64);
         let ambiguous = total(23.64);
-        assert!(ids(&ambiguous.seen).contains(&"rtx-4090".to_owned()) && ids(&ambiguous.seen).contains(&"titan-rtx".to_owned()));
+        assert!(
+            ids(&ambiguous.seen).contains(&"rtx-4090".to_owned())
+                && ids(&ambiguous.seen).contains(&"titan-rtx".to_owned())
+        );
         assert_eq!(ambiguous.class_gb, Some(24));
         assert!(ambiguous.single().is_none());
         assert_eq!(total(79.25).class_gb, Some(80));
@@ -352,7 +473,10 @@ mod tests {
 
     #[test]
     fn usable_memory_is_less_than_sold() {
-        let (bytes, basis) = catalogue().by_id("rtx-4090").and_then(Gpu::usable_bytes).unwrap();
+        let (bytes, basis) = catalogue()
+            .by_id("rtx-4090")
+            .and_then(Gpu::usable_bytes)
+            .unwrap();
         assert_eq!(basis, Basis::Reported);
         assert!((bytes as f64 / GIB - 23.52).abs() < 0.02, "{bytes}");
     }

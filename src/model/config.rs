@@ -26,7 +26,11 @@ pub struct ConfigError {
 
 impl From<JsonError> for ConfigError {
     fn from(error: JsonError) -> Self {
-        Self { key: String::new(), span: error.span, message: format!("not valid JSON: {}", error.message) }
+        Self {
+            key: String::new(),
+            span: error.span,
+            message: format!("not valid JSON: {}", error.message),
+        }
     }
 }
 
@@ -63,14 +67,23 @@ impl<'a> Section<'a> {
     /// The first of the spellings that is present, even when its value is `null`.
     pub fn raw(&self, names: &str) -> Option<(&str, &'a Node)> {
         let node = self.node?;
-        names.split('|').find_map(|name| node.member(name)).map(|member| (member.name.as_str(), &member.node))
+        names
+            .split('|')
+            .find_map(|name| node.member(name))
+            .map(|member| (member.name.as_str(), &member.node))
     }
 
     /// The first of the spellings that is present and not `null`.
     pub fn node(&self, names: &str) -> Option<(&str, &'a Node)> {
         let node = self.node?;
-        let present = |name: &str| node.member(name).filter(|member| member.node.value != Value::Null);
-        names.split('|').find_map(present).map(|member| (member.name.as_str(), &member.node))
+        let present = |name: &str| {
+            node.member(name)
+                .filter(|member| member.node.value != Value::Null)
+        };
+        names
+            .split('|')
+            .find_map(present)
+            .map(|member| (member.name.as_str(), &member.node))
     }
 
     /// Whether one of the spellings is present, `null` included.
@@ -100,7 +113,9 @@ impl<'a> Section<'a> {
             Some(Value::Object(members)) => members.as_slice(),
             _ => &[],
         };
-        members.iter().map(|member| (member.name.as_str(), &member.node))
+        members
+            .iter()
+            .map(|member| (member.name.as_str(), &member.node))
     }
 
     /// A size with the family's default.
@@ -110,7 +125,9 @@ impl<'a> Section<'a> {
 
     /// A size, or nothing when absent or `null`.
     pub fn int_opt(&self, names: &str) -> Result<Option<u64>> {
-        self.node(names).map(|(name, node)| size(name, node)).transpose()
+        self.node(names)
+            .map(|(name, node)| size(name, node))
+            .transpose()
     }
 
     /// A size that must be there.
@@ -122,7 +139,10 @@ impl<'a> Section<'a> {
     pub fn layers(&self, names: &str, default: u64) -> Result<u64> {
         let count = self.int(names, default)?;
         if count > MAX_LAYERS {
-            return Err(self.wrong(names, format!("{count} layers are more than any model has (limit {MAX_LAYERS})")));
+            return Err(self.wrong(
+                names,
+                format!("{count} layers are more than any model has (limit {MAX_LAYERS})"),
+            ));
         }
         Ok(count)
     }
@@ -144,9 +164,23 @@ impl<'a> Section<'a> {
     pub fn bool_opt(&self, names: &str) -> Result<Option<bool>> {
         match self.node(names) {
             None => Ok(None),
-            Some((_, Node { value: Value::Bool(flag), .. })) => Ok(Some(*flag)),
-            Some((_, Node { value: Value::Integer(number), .. })) => Ok(Some(*number != 0)),
-            Some((_, node)) => Err(self.wrong(names, format!("must be true or false, not {}", node.kind()))),
+            Some((
+                _,
+                Node {
+                    value: Value::Bool(flag),
+                    ..
+                },
+            )) => Ok(Some(*flag)),
+            Some((
+                _,
+                Node {
+                    value: Value::Integer(number),
+                    ..
+                },
+            )) => Ok(Some(*number != 0)),
+            Some((_, node)) => {
+                Err(self.wrong(names, format!("must be true or false, not {}", node.kind())))
+            }
         }
     }
 
@@ -154,25 +188,51 @@ impl<'a> Section<'a> {
     pub fn float(&self, names: &str, default: f64) -> Result<f64> {
         match self.node(names) {
             None => Ok(default),
-            Some((_, Node { value: Value::Float(number), .. })) => Ok(*number),
-            Some((_, Node { value: Value::Integer(number), .. })) => Ok(*number as f64),
-            Some((_, node)) => Err(self.wrong(names, format!("must be a number, not {}", node.kind()))),
+            Some((
+                _,
+                Node {
+                    value: Value::Float(number),
+                    ..
+                },
+            )) => Ok(*number),
+            Some((
+                _,
+                Node {
+                    value: Value::Integer(number),
+                    ..
+                },
+            )) => Ok(*number as f64),
+            Some((_, node)) => {
+                Err(self.wrong(names, format!("must be a number, not {}", node.kind())))
+            }
         }
     }
 
     /// A string, if the key is present and holds one.
     pub fn str(&self, names: &str) -> Option<&'a str> {
         match self.node(names) {
-            Some((_, Node { value: Value::String(text), .. })) => Some(text),
+            Some((
+                _,
+                Node {
+                    value: Value::String(text),
+                    ..
+                },
+            )) => Some(text),
             _ => None,
         }
     }
 
     /// A list of sizes, or nothing when absent or `null`; a single number is a list of one.
     pub fn ints(&self, names: &str) -> Result<Option<Vec<u64>>> {
-        let Some((name, node)) = self.node(names) else { return Ok(None) };
+        let Some((name, node)) = self.node(names) else {
+            return Ok(None);
+        };
         match &node.value {
-            Value::Array(items) => items.iter().map(|item| size(name, item)).collect::<Result<Vec<_>>>().map(Some),
+            Value::Array(items) => items
+                .iter()
+                .map(|item| size(name, item))
+                .collect::<Result<Vec<_>>>()
+                .map(Some),
             _ => Ok(Some(vec![size(name, node)?])),
         }
     }
@@ -180,8 +240,13 @@ impl<'a> Section<'a> {
     /// A list of flags, or nothing when absent or `null`; numbers count as Python counts them.
     pub fn flags(&self, names: &str) -> Option<Vec<bool>> {
         let (_, node) = self.node(names)?;
-        let Value::Array(items) = &node.value else { return None };
-        let flag = |item: &Node| matches!(item.value, Value::Bool(true)) || matches!(item.value, Value::Integer(n) if n != 0);
+        let Value::Array(items) = &node.value else {
+            return None;
+        };
+        let flag = |item: &Node| {
+            matches!(item.value, Value::Bool(true))
+                || matches!(item.value, Value::Integer(n) if n != 0)
+        };
         Some(items.iter().map(flag).collect())
     }
 
@@ -200,21 +265,37 @@ impl<'a> Section<'a> {
             Some((name, node)) => (name.to_owned(), node.span.clone()),
             None => (first(names).to_owned(), self.span()),
         };
-        ConfigError { message: format!("`{name}`: {message}"), key: name, span }
+        ConfigError {
+            message: format!("`{name}`: {message}"),
+            key: name,
+            span,
+        }
     }
 
     /// An error for a key without which an unknown architecture cannot be estimated.
     pub fn missing_for_unknown(&self, names: &str, model_type: &str) -> ConfigError {
         let name = first(names).to_owned();
-        let who = if model_type.is_empty() { "a model without `model_type`".to_owned() } else { format!("the unknown architecture `{model_type}`") };
-        ConfigError { message: format!("`{name}` is missing: {who} cannot be estimated without it"), key: name, span: self.span() }
+        let who = if model_type.is_empty() {
+            "a model without `model_type`".to_owned()
+        } else {
+            format!("the unknown architecture `{model_type}`")
+        };
+        ConfigError {
+            message: format!("`{name}` is missing: {who} cannot be estimated without it"),
+            key: name,
+            span: self.span(),
+        }
     }
 
     /// An error for a key that is needed and absent.
     pub fn missing(&self, names: &str) -> ConfigError {
         let name = first(names).to_owned();
         let message = format!("`{name}` is missing, and this architecture has no default for it");
-        ConfigError { key: name, span: self.span(), message }
+        ConfigError {
+            key: name,
+            span: self.span(),
+            message,
+        }
     }
 }
 
@@ -230,19 +311,30 @@ fn as_str(node: &Node) -> Option<&str> {
 }
 
 fn size(name: &str, node: &Node) -> Result<u64> {
-    let error = |message: String| ConfigError { key: name.to_owned(), span: node.span.clone(), message: format!("`{name}`: {message}") };
+    let error = |message: String| ConfigError {
+        key: name.to_owned(),
+        span: node.span.clone(),
+        message: format!("`{name}`: {message}"),
+    };
     let number = match node.value {
         Value::Integer(number) => number,
         Value::Float(number) if number.fract() == 0.0 && number.abs() < 1e18 => number as i128,
         Value::Float(_) => return Err(error("must be a whole number".to_owned())),
-        _ => return Err(error(format!("must be a whole number, not {}", node.kind()))),
+        _ => {
+            return Err(error(format!(
+                "must be a whole number, not {}",
+                node.kind()
+            )));
+        }
     };
     if number < 0 {
         return Err(error(format!("must not be negative, and is {number}")));
     }
     match u64::try_from(number) {
         Ok(number) if number <= MAX_SIZE => Ok(number),
-        _ => Err(error(format!("{number} is larger than any real model (limit {MAX_SIZE})"))),
+        _ => Err(error(format!(
+            "{number} is larger than any real model (limit {MAX_SIZE})"
+        ))),
     }
 }
 

@@ -56,7 +56,9 @@ impl Type {
     pub fn bytes(self, rows: u64, columns: u64) -> u128 {
         let (weights, bytes) = self.block();
         if columns.is_multiple_of(weights) {
-            return u128::from(rows).saturating_mul(u128::from(columns / weights)).saturating_mul(u128::from(bytes));
+            return u128::from(rows)
+                .saturating_mul(u128::from(columns / weights))
+                .saturating_mul(u128::from(bytes));
         }
         match self {
             Type::Q2K | Type::Q3K => Type::Q4_0.bytes(rows, columns),
@@ -115,10 +117,15 @@ impl Mix {
         }
         // More bits for the first and last eighth of the layers and every third between.
         let eighth = layers / 8;
-        let more = index < eighth || index >= layers.saturating_sub(eighth) || (index.saturating_sub(eighth)) % 3 == 2;
+        let more = index < eighth
+            || index >= layers.saturating_sub(eighth)
+            || (index.saturating_sub(eighth)) % 3 == 2;
         let module = tensor.module();
         let value = module == "v_proj" || module == "value";
-        let down = matches!(module, "down_proj" | "w2" | "fc2" | "c_proj" | "dense_4h_to_h") && matches!(tensor.role, Role::Mlp | Role::Expert | Role::SharedExpert);
+        let down = matches!(
+            module,
+            "down_proj" | "w2" | "fc2" | "c_proj" | "dense_4h_to_h"
+        ) && matches!(tensor.role, Role::Mlp | Role::Expert | Role::SharedExpert);
         let output = module == "o_proj";
         match self {
             _ if tensor.role == Role::Head => Type::Q6K,
@@ -143,13 +150,27 @@ impl Mix {
 
 /// Bytes of all tensors in a mix.
 pub fn stored_bytes(inventory: &Inventory, mix: Mix) -> u128 {
-    let layers = inventory.groups.iter().filter(|group| group.layer).flat_map(|group| &group.indices).max().map_or(0, |last| last.saturating_add(1));
+    let layers = inventory
+        .groups
+        .iter()
+        .filter(|group| group.layer)
+        .flat_map(|group| &group.indices)
+        .max()
+        .map_or(0, |last| last.saturating_add(1));
     let tied = inventory.of_role(Role::Head) == 0;
     let one = |group: &Group, tensor: &Tensor, index: u64| -> u128 {
         let kind = match tensor.shape.as_slice() {
             // The embedding of a tied model is its head too.
-            [_, _] if tensor.role == Role::Embedding && tied => if matches!(mix, Mix::Plain(_)) { mix.of(tensor, 0, layers) } else { Type::Q6K },
-            [_, _] if tensor.linear || tensor.role == Role::Embedding => mix.of(tensor, if group.layer { index } else { 0 }, layers),
+            [_, _] if tensor.role == Role::Embedding && tied => {
+                if matches!(mix, Mix::Plain(_)) {
+                    mix.of(tensor, 0, layers)
+                } else {
+                    Type::Q6K
+                }
+            }
+            [_, _] if tensor.linear || tensor.role == Role::Embedding => {
+                mix.of(tensor, if group.layer { index } else { 0 }, layers)
+            }
             _ => Type::F32,
         };
         match tensor.shape.as_slice() {
@@ -158,7 +179,14 @@ pub fn stored_bytes(inventory: &Inventory, mix: Mix) -> u128 {
         }
         .saturating_mul(u128::from(tensor.copies))
     };
-    let all = inventory.groups.iter().flat_map(|group| group.tensors.iter().flat_map(move |tensor| group.indices.iter().map(move |index| one(group, tensor, *index))));
+    let all = inventory.groups.iter().flat_map(|group| {
+        group.tensors.iter().flat_map(move |tensor| {
+            group
+                .indices
+                .iter()
+                .map(move |index| one(group, tensor, *index))
+        })
+    });
     all.fold(0, u128::saturating_add)
 }
 

@@ -82,7 +82,9 @@ pub struct Tensor {
 impl Tensor {
     /// Elements of one copy.
     pub fn elements(&self) -> u128 {
-        self.shape.iter().fold(1u128, |product, side| product.saturating_mul(u128::from(*side)))
+        self.shape.iter().fold(1u128, |product, side| {
+            product.saturating_mul(u128::from(*side))
+        })
     }
 
     /// The last word of the path, by which LoRA targets name a module: `q_proj`.
@@ -124,7 +126,11 @@ impl Group {
 
     /// Elements of all occurrences that a predicate selects.
     pub fn sum(&self, select: impl Fn(&Tensor) -> u64) -> u128 {
-        let one: u128 = self.tensors.iter().map(|tensor| tensor.elements().saturating_mul(u128::from(select(tensor)))).fold(0, u128::saturating_add);
+        let one: u128 = self
+            .tensors
+            .iter()
+            .map(|tensor| tensor.elements().saturating_mul(u128::from(select(tensor))))
+            .fold(0, u128::saturating_add);
         one.saturating_mul(u128::from(self.count()))
     }
 }
@@ -139,7 +145,13 @@ pub struct Inventory {
 impl Inventory {
     /// Adds one occurrence of a layer; equal layers of a stack are counted together.
     pub fn push(&mut self, group: Group) {
-        let same = |have: &&mut Group| have.layer && have.prefix == group.prefix && have.tensors == group.tensors && have.caches == group.caches && have.part == group.part;
+        let same = |have: &&mut Group| {
+            have.layer
+                && have.prefix == group.prefix
+                && have.tensors == group.tensors
+                && have.caches == group.caches
+                && have.part == group.part
+        };
         match self.groups.iter_mut().find(same) {
             Some(have) => have.indices.extend(group.indices),
             None => self.groups.push(group),
@@ -148,7 +160,10 @@ impl Inventory {
 
     /// Elements of all tensors of which `copies` counts so many copies.
     pub fn sum(&self, copies: impl Fn(&Tensor) -> u64) -> u128 {
-        self.groups.iter().map(|group| group.sum(&copies)).fold(0, u128::saturating_add)
+        self.groups
+            .iter()
+            .map(|group| group.sum(&copies))
+            .fold(0, u128::saturating_add)
     }
 
     /// All parameters.
@@ -163,22 +178,40 @@ impl Inventory {
 
     /// Parameters of one role.
     pub fn of_role(&self, role: Role) -> u128 {
-        self.sum(|tensor| if tensor.role == role { tensor.copies } else { 0 })
+        self.sum(|tensor| {
+            if tensor.role == role {
+                tensor.copies
+            } else {
+                0
+            }
+        })
     }
 
     /// Linear weights inside layers whose module name is listed; these are what LoRA can adapt.
-    pub fn linear_targets<'a>(&'a self, modules: &'a [&'a str]) -> impl Iterator<Item = (&'a Group, &'a Tensor)> {
+    pub fn linear_targets<'a>(
+        &'a self,
+        modules: &'a [&'a str],
+    ) -> impl Iterator<Item = (&'a Group, &'a Tensor)> {
         let in_layers = self.groups.iter().filter(|group| group.layer);
-        in_layers.flat_map(|group| group.tensors.iter().map(move |tensor| (group, tensor))).filter(move |(_, tensor)| tensor.linear && modules.contains(&tensor.module()))
+        in_layers
+            .flat_map(|group| group.tensors.iter().map(move |tensor| (group, tensor)))
+            .filter(move |(_, tensor)| tensor.linear && modules.contains(&tensor.module()))
     }
 
     /// Parameters of LoRA adapters of a rank on the listed modules: `rank * (in + out)` each.
     pub fn lora(&self, rank: u64, modules: &[&str]) -> u128 {
         let adapter = |(group, tensor): (&Group, &Tensor)| {
             let (out, input) = tensor.out_in()?;
-            let one = u128::from(out).saturating_add(u128::from(input)).saturating_mul(u128::from(rank));
-            Some(one.saturating_mul(u128::from(tensor.copies)).saturating_mul(u128::from(group.count())))
+            let one = u128::from(out)
+                .saturating_add(u128::from(input))
+                .saturating_mul(u128::from(rank));
+            Some(
+                one.saturating_mul(u128::from(tensor.copies))
+                    .saturating_mul(u128::from(group.count())),
+            )
         };
-        self.linear_targets(modules).filter_map(adapter).fold(0, u128::saturating_add)
+        self.linear_targets(modules)
+            .filter_map(adapter)
+            .fold(0, u128::saturating_add)
     }
 }

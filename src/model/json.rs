@@ -95,10 +95,17 @@ impl Node {
 /// Reads one JSON value; anything but white space and comments after it is an error.
 pub fn parse(text: &str) -> Result<Node, JsonError> {
     if text.len() > MAX_BYTES {
-        return Err(JsonError { span: 0..0, message: Cow::Borrowed("the file is larger than 64 MiB: no model config is") });
+        return Err(JsonError {
+            span: 0..0,
+            message: Cow::Borrowed("the file is larger than 64 MiB: no model config is"),
+        });
     }
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
-    let mut parser = Parser { text, at: start, depth: 0 };
+    let mut parser = Parser {
+        text,
+        at: start,
+        depth: 0,
+    };
     parser.skip_blank()?;
     let node = parser.value()?;
     parser.skip_blank()?;
@@ -125,7 +132,10 @@ impl Parser<'_> {
 
     fn error(&self, message: &'static str) -> JsonError {
         let width = self.rest().chars().next().map_or(0, char::len_utf8);
-        JsonError { span: self.at..self.at + width, message: Cow::Borrowed(message) }
+        JsonError {
+            span: self.at..self.at + width,
+            message: Cow::Borrowed(message),
+        }
     }
 
     fn skip_blank(&mut self) -> Result<(), JsonError> {
@@ -156,10 +166,16 @@ impl Parser<'_> {
             Some(_) => self.word()?,
             None => return Err(self.error("a value is missing here")),
         };
-        Ok(Node { span: start..self.at, value })
+        Ok(Node {
+            span: start..self.at,
+            value,
+        })
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, JsonError>) -> Result<Value, JsonError> {
+    fn nested(
+        &mut self,
+        read: fn(&mut Self) -> Result<Value, JsonError>,
+    ) -> Result<Value, JsonError> {
         if self.depth >= MAX_DEPTH {
             return Err(self.error("nested too deeply for a model config"));
         }
@@ -180,7 +196,11 @@ impl Parser<'_> {
                     return Ok(Value::Object(members));
                 }
                 Some(b'"') => {}
-                _ => return Err(self.error("a key in double quotes or a closing brace is expected here")),
+                _ => {
+                    return Err(
+                        self.error("a key in double quotes or a closing brace is expected here")
+                    );
+                }
             }
             let start = self.at;
             let name = self.string()?;
@@ -192,7 +212,11 @@ impl Parser<'_> {
             self.at += 1;
             self.skip_blank()?;
             let node = self.value()?;
-            members.push(Member { name, name_span, node });
+            members.push(Member {
+                name,
+                name_span,
+                node,
+            });
             self.separator(b'}')?;
         }
     }
@@ -227,7 +251,10 @@ impl Parser<'_> {
         self.at += 1;
         let mut out = String::new();
         loop {
-            let run = self.rest().find(['"', '\\', '\n']).unwrap_or(self.rest().len());
+            let run = self
+                .rest()
+                .find(['"', '\\', '\n'])
+                .unwrap_or(self.rest().len());
             out.push_str(self.rest().get(..run).unwrap_or(""));
             self.at += run;
             match self.peek() {
@@ -236,7 +263,12 @@ impl Parser<'_> {
                     return Ok(out);
                 }
                 Some(b'\\') => self.escape(&mut out)?,
-                _ => return Err(JsonError { span: start..self.at, message: Cow::Borrowed("this string is never closed") }),
+                _ => {
+                    return Err(JsonError {
+                        span: start..self.at,
+                        message: Cow::Borrowed("this string is never closed"),
+                    });
+                }
             }
         }
     }
@@ -259,7 +291,10 @@ impl Parser<'_> {
     }
 
     fn unicode_escape(&mut self, out: &mut String) -> Result<(), JsonError> {
-        let unit = |text: &str| text.get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let unit = |text: &str| {
+            text.get(..4)
+                .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+        };
         self.at += 1;
         let Some(high) = unit(self.rest()) else {
             return Err(self.error("four hexadecimal digits are expected here"));
@@ -269,7 +304,11 @@ impl Parser<'_> {
             out.push(char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER));
             return Ok(());
         }
-        let low = self.rest().strip_prefix("\\u").and_then(unit).filter(|low| (0xdc00..0xe000).contains(low));
+        let low = self
+            .rest()
+            .strip_prefix("\\u")
+            .and_then(unit)
+            .filter(|low| (0xdc00..0xe000).contains(low));
         let Some(low) = low else {
             out.push(char::REPLACEMENT_CHARACTER);
             return Ok(());
@@ -285,12 +324,20 @@ impl Parser<'_> {
             self.at += 9;
             return Ok(Value::Float(f64::NEG_INFINITY));
         }
-        let is_part = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
-        let length = self.rest().bytes().take_while(|byte| is_part(*byte)).count();
+        let is_part =
+            |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
+        let length = self
+            .rest()
+            .bytes()
+            .take_while(|byte| is_part(*byte))
+            .count();
         let digits = self.rest().get(..length).unwrap_or("");
         let integer = digits.parse::<i128>().ok().map(Value::Integer);
         let Some(value) = integer.or_else(|| digits.parse::<f64>().ok().map(Value::Float)) else {
-            return Err(JsonError { span: self.at..self.at + length, message: Cow::Borrowed("this is not a number") });
+            return Err(JsonError {
+                span: self.at..self.at + length,
+                message: Cow::Borrowed("this is not a number"),
+            });
         };
         self.at += length;
         Ok(value)

@@ -73,7 +73,9 @@ impl Cache {
     /// Elements a token adds while nothing has slid out of a window.
     pub fn per_token(&self) -> u64 {
         match *self {
-            Cache::Full { key, value, .. } | Cache::Sliding { key, value, .. } | Cache::Chunked { key, value, .. } => key.saturating_add(value),
+            Cache::Full { key, value, .. }
+            | Cache::Sliding { key, value, .. }
+            | Cache::Chunked { key, value, .. } => key.saturating_add(value),
             Cache::Latent { latent, .. } => latent,
             Cache::Indexer { .. } | Cache::Cross { .. } | Cache::State { .. } => 0,
         }
@@ -110,7 +112,13 @@ pub fn bytes_per_token(inventory: &Inventory, bytes: u64) -> u128 {
 
 /// Bytes a token adds for the keys of a sparse-attention indexer.
 pub fn indexer_bytes_per_token(inventory: &Inventory, bytes: u64) -> u128 {
-    let width = |cache: &Cache| if let Cache::Indexer { width } = cache { u128::from(*width) } else { 0 };
+    let width = |cache: &Cache| {
+        if let Cache::Indexer { width } = cache {
+            u128::from(*width)
+        } else {
+            0
+        }
+    };
     sum(inventory, width).saturating_mul(u128::from(bytes))
 }
 
@@ -118,18 +126,41 @@ pub fn indexer_bytes_per_token(inventory: &Inventory, bytes: u64) -> u128 {
 ///
 /// `bytes` is the size of an element of the cache, `state_bytes` of a recurrent state (transformers
 /// keeps it in 32 bits), `encoder_tokens` the length of the encoder's output for cross-attention.
-pub fn bytes_per_sequence(inventory: &Inventory, engine: Engine, length: u64, bytes: u64, state_bytes: u64, encoder_tokens: u64) -> u128 {
+pub fn bytes_per_sequence(
+    inventory: &Inventory,
+    engine: Engine,
+    length: u64,
+    bytes: u64,
+    state_bytes: u64,
+    encoder_tokens: u64,
+) -> u128 {
     let one = |cache: &Cache| -> u128 {
         let per_token = u128::from(cache.per_token());
         match *cache {
-            Cache::State { channels, kernel, recurrent } => {
-                let columns = if engine == Engine::Transformers { kernel } else { kernel.saturating_sub(1) };
-                let conv = u128::from(channels).saturating_mul(u128::from(columns)).saturating_mul(u128::from(bytes));
+            Cache::State {
+                channels,
+                kernel,
+                recurrent,
+            } => {
+                let columns = if engine == Engine::Transformers {
+                    kernel
+                } else {
+                    kernel.saturating_sub(1)
+                };
+                let conv = u128::from(channels)
+                    .saturating_mul(u128::from(columns))
+                    .saturating_mul(u128::from(bytes));
                 conv.saturating_add(u128::from(recurrent).saturating_mul(u128::from(state_bytes)))
             }
-            Cache::Cross { width } => u128::from(width).saturating_mul(u128::from(encoder_tokens)).saturating_mul(u128::from(bytes)),
-            Cache::Indexer { width } => u128::from(width).saturating_mul(u128::from(length)).saturating_mul(u128::from(bytes)),
-            _ => per_token.saturating_mul(u128::from(tokens(cache, engine, length))).saturating_mul(u128::from(bytes)),
+            Cache::Cross { width } => u128::from(width)
+                .saturating_mul(u128::from(encoder_tokens))
+                .saturating_mul(u128::from(bytes)),
+            Cache::Indexer { width } => u128::from(width)
+                .saturating_mul(u128::from(length))
+                .saturating_mul(u128::from(bytes)),
+            _ => per_token
+                .saturating_mul(u128::from(tokens(cache, engine, length)))
+                .saturating_mul(u128::from(bytes)),
         }
     };
     sum(inventory, one)
@@ -137,18 +168,40 @@ pub fn bytes_per_sequence(inventory: &Inventory, engine: Engine, length: u64, by
 
 /// Tokens for which an engine holds room in a layer.
 fn tokens(cache: &Cache, engine: Engine, length: u64) -> u64 {
-    let Engine::Vllm { block, batched_tokens } = engine else { return cache.kept(length) };
+    let Engine::Vllm {
+        block,
+        batched_tokens,
+    } = engine
+    else {
+        return cache.kept(length);
+    };
     let block = block.max(1);
     let blocks = |tokens: u64| tokens.div_ceil(block).saturating_mul(block);
     match *cache {
         // One block more, because a window need not start at the border of a block.
-        Cache::Sliding { window, .. } => blocks(window.saturating_sub(1).saturating_add(batched_tokens).min(length)).saturating_add(block),
+        Cache::Sliding { window, .. } => blocks(
+            window
+                .saturating_sub(1)
+                .saturating_add(batched_tokens)
+                .min(length),
+        )
+        .saturating_add(block),
         Cache::Chunked { chunk, .. } => blocks(chunk.saturating_add(batched_tokens).min(length)),
         _ => blocks(length),
     }
 }
 
 fn sum(inventory: &Inventory, of: impl Fn(&Cache) -> u128) -> u128 {
-    let group = |caches: &[Cache], count: u64| caches.iter().map(&of).fold(0u128, u128::saturating_add).saturating_mul(u128::from(count));
-    inventory.groups.iter().map(|one| group(&one.caches, one.count())).fold(0, u128::saturating_add)
+    let group = |caches: &[Cache], count: u64| {
+        caches
+            .iter()
+            .map(&of)
+            .fold(0u128, u128::saturating_add)
+            .saturating_mul(u128::from(count))
+    };
+    inventory
+        .groups
+        .iter()
+        .map(|one| group(&one.caches, one.count()))
+        .fold(0, u128::saturating_add)
 }

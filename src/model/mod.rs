@@ -48,7 +48,11 @@ pub struct Model {
 pub fn read(text: &str) -> Result<Model> {
     let node = json::parse(text)?;
     if !matches!(node.value, json::Value::Object(_)) {
-        return Err(ConfigError { key: String::new(), span: node.span.clone(), message: format!("a model config is an object, and this is {}", node.kind()) });
+        return Err(ConfigError {
+            key: String::new(),
+            span: node.span.clone(),
+            message: format!("a model config is an object, and this is {}", node.kind()),
+        });
     }
     from_section(Section::new(&node))
 }
@@ -57,14 +61,26 @@ pub fn read(text: &str) -> Result<Model> {
 pub fn from_section(root: Section<'_>) -> Result<Model> {
     let class = root.strings("architectures").first().copied().unwrap_or("");
     let model_type = architectures::model_type(root, class);
-    let source = Source { root, class, model_type: &model_type };
+    let source = Source {
+        root,
+        class,
+        model_type: &model_type,
+    };
     let parts = architectures::build(&source)?;
     let total = bounded(root, parts.inventory.total())?;
     let active = bounded(root, parts.inventory.active())?;
     if total == 0 {
-        return Err(ConfigError { key: String::new(), span: root.span(), message: "the config describes a model without parameters".to_owned() });
+        return Err(ConfigError {
+            key: String::new(),
+            span: root.span(),
+            message: "the config describes a model without parameters".to_owned(),
+        });
     }
-    let architecture = if class.is_empty() { model_type.clone() } else { class.to_owned() };
+    let architecture = if class.is_empty() {
+        model_type.clone()
+    } else {
+        class.to_owned()
+    };
     Ok(Model {
         architecture,
         inventory: parts.inventory,
@@ -84,7 +100,11 @@ pub fn from_section(root: Section<'_>) -> Result<Model> {
 fn bounded(root: Section<'_>, elements: u128) -> Result<u64> {
     match u64::try_from(elements) {
         Ok(elements) if elements < 1 << 62 => Ok(elements),
-        _ => Err(ConfigError { key: String::new(), span: root.span(), message: "the sizes multiply to more parameters than any model has".to_owned() }),
+        _ => Err(ConfigError {
+            key: String::new(),
+            span: root.span(),
+            message: "the sizes multiply to more parameters than any model has".to_owned(),
+        }),
     }
 }
 
@@ -121,27 +141,47 @@ impl Model {
 
     /// Lower bound of the total: the total itself when it is exact, else a third less.
     pub fn low(&self) -> u64 {
-        if self.is_exact() { self.total } else { self.total - self.total / 3 }
+        if self.is_exact() {
+            self.total
+        } else {
+            self.total - self.total / 3
+        }
     }
 
     /// Upper bound of the total: the total itself when it is exact, else a half more.
     pub fn high(&self) -> u64 {
-        if self.is_exact() { self.total } else { self.total.saturating_add(self.total / 2) }
+        if self.is_exact() {
+            self.total
+        } else {
+            self.total.saturating_add(self.total / 2)
+        }
     }
 
     /// Bytes of the weights as they are stored; none when the method of quantisation is not known.
     pub fn weights_bytes(&self) -> Option<u64> {
-        if self.quantization.as_ref().is_some_and(|one| !one.is_known()) {
+        if self
+            .quantization
+            .as_ref()
+            .is_some_and(|one| !one.is_known())
+        {
             return None;
         }
-        let bytes = quantization::stored_bytes(&self.inventory, self.stored_dtype(), self.quantization.as_ref());
+        let bytes = quantization::stored_bytes(
+            &self.inventory,
+            self.stored_dtype(),
+            self.quantization.as_ref(),
+        );
         Some(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
     /// Dtype of the weights that are not quantised: 32-bit floats where the file names none, but
     /// 16 bits beside quantised weights, whose files are of a newer kind.
     pub fn stored_dtype(&self) -> Dtype {
-        self.dtype.unwrap_or(if self.quantization.is_some() { Dtype::Bfloat16 } else { Dtype::Float32 })
+        self.dtype.unwrap_or(if self.quantization.is_some() {
+            Dtype::Bfloat16
+        } else {
+            Dtype::Float32
+        })
     }
 
     /// Bytes a token adds to the KV cache, for cache elements of `bytes` bytes.

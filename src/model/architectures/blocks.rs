@@ -65,7 +65,16 @@ pub struct Attention {
 impl Attention {
     /// Plain attention without biases.
     pub fn new(hidden: u64, heads: u64, kv_heads: u64, head_dim: u64) -> Self {
-        Self { hidden, heads, kv_heads, head_dim, value_dim: head_dim, qkv_bias: false, out_bias: false, qk_norm: QkNorm::Off }
+        Self {
+            hidden,
+            heads,
+            kv_heads,
+            head_dim,
+            value_dim: head_dim,
+            qkv_bias: false,
+            out_bias: false,
+            qk_norm: QkNorm::Off,
+        }
     }
 
     /// The same with biases.
@@ -82,11 +91,25 @@ impl Attention {
 
     /// The cache of this attention within a window.
     pub fn cache(&self, window: Window) -> Cache {
-        let (heads, key, value) = (self.kv_heads, mul(self.kv_heads, self.head_dim), mul(self.kv_heads, self.value_dim));
+        let (heads, key, value) = (
+            self.kv_heads,
+            mul(self.kv_heads, self.head_dim),
+            mul(self.kv_heads, self.value_dim),
+        );
         match window {
             Window::Full => Cache::Full { heads, key, value },
-            Window::Sliding(window) => Cache::Sliding { heads, key, value, window },
-            Window::Chunked(chunk) => Cache::Chunked { heads, key, value, chunk },
+            Window::Sliding(window) => Cache::Sliding {
+                heads,
+                key,
+                value,
+                window,
+            },
+            Window::Chunked(chunk) => Cache::Chunked {
+                heads,
+                key,
+                value,
+                chunk,
+            },
         }
     }
 }
@@ -152,9 +175,25 @@ impl Block {
     }
 
     /// Adds a tensor.
-    fn tensor(mut self, path: &str, parameter: &'static str, shape: &[u64], copies: (u64, u64), role: Role, linear: bool) -> Self {
+    fn tensor(
+        mut self,
+        path: &str,
+        parameter: &'static str,
+        shape: &[u64],
+        copies: (u64, u64),
+        role: Role,
+        linear: bool,
+    ) -> Self {
         let (copies, active) = copies;
-        self.tensors.push(Tensor { path: path.to_owned(), parameter, shape: shape.to_vec(), copies, active: active.min(copies), role, linear });
+        self.tensors.push(Tensor {
+            path: path.to_owned(),
+            parameter,
+            shape: shape.to_vec(),
+            copies,
+            active: active.min(copies),
+            role,
+            linear,
+        });
         self
     }
 
@@ -166,20 +205,39 @@ impl Block {
     /// A linear layer.
     pub fn linear(self, path: &str, role: Role, out: u64, input: u64, bias: bool) -> Self {
         let block = self.tensor(path, "weight", &[out, input], (1, 1), role, true);
-        if bias { block.tensor(path, "bias", &[out], (1, 1), role, false) } else { block }
+        if bias {
+            block.tensor(path, "bias", &[out], (1, 1), role, false)
+        } else {
+            block
+        }
     }
 
     /// Equal linear layers, one an expert.
-    pub fn expert_linear(self, path: &str, out: u64, input: u64, bias: bool, copies: (u64, u64)) -> Self {
+    pub fn expert_linear(
+        self,
+        path: &str,
+        out: u64,
+        input: u64,
+        bias: bool,
+        copies: (u64, u64),
+    ) -> Self {
         let block = self.tensor(path, "weight", &[out, input], copies, Role::Expert, true);
-        if bias { block.tensor(path, "bias", &[out], copies, Role::Expert, false) } else { block }
+        if bias {
+            block.tensor(path, "bias", &[out], copies, Role::Expert, false)
+        } else {
+            block
+        }
     }
 
     /// A convolution; `shape` is `[out, in, kernel ...]`.
     pub fn conv(self, path: &str, role: Role, shape: &[u64], bias: bool) -> Self {
         let out = shape.first().copied().unwrap_or(0);
         let block = self.tensor(path, "weight", shape, (1, 1), role, false);
-        if bias { block.tensor(path, "bias", &[out], (1, 1), role, false) } else { block }
+        if bias {
+            block.tensor(path, "bias", &[out], (1, 1), role, false)
+        } else {
+            block
+        }
     }
 
     /// A table of vectors.
@@ -202,7 +260,9 @@ impl Block {
         match kind {
             Norm::Bare => self,
             Norm::Weight => self.tensor(path, "weight", &[width], (1, 1), Role::Norm, false),
-            Norm::WeightBias => self.tensor(path, "weight", &[width], (1, 1), Role::Norm, false).tensor(path, "bias", &[width], (1, 1), Role::Norm, false),
+            Norm::WeightBias => self
+                .tensor(path, "weight", &[width], (1, 1), Role::Norm, false)
+                .tensor(path, "bias", &[width], (1, 1), Role::Norm, false),
         }
     }
 
@@ -226,32 +286,69 @@ impl Block {
 
     /// Self-attention with its cache.
     pub fn attention(self, path: &str, a: &Attention, window: Window) -> Self {
-        self.attention_named(path, a, ["q_proj", "k_proj", "v_proj", "o_proj"]).cache(a.cache(window))
+        self.attention_named(path, a, ["q_proj", "k_proj", "v_proj", "o_proj"])
+            .cache(a.cache(window))
     }
 
     /// Attention weights under given names, without a cache.
     pub fn attention_named(self, path: &str, a: &Attention, [q, k, v, o]: [&str; 4]) -> Self {
-        let (wide, key, value) = (mul(a.heads, a.head_dim), mul(a.kv_heads, a.head_dim), mul(a.kv_heads, a.value_dim));
+        let (wide, key, value) = (
+            mul(a.heads, a.head_dim),
+            mul(a.kv_heads, a.head_dim),
+            mul(a.kv_heads, a.value_dim),
+        );
         let block = self
             .linear(&join(path, q), Role::Attention, wide, a.hidden, a.qkv_bias)
             .linear(&join(path, k), Role::Attention, key, a.hidden, a.qkv_bias)
             .linear(&join(path, v), Role::Attention, value, a.hidden, a.qkv_bias)
-            .linear(&join(path, o), Role::Attention, a.hidden, mul(a.heads, a.value_dim), a.out_bias);
+            .linear(
+                &join(path, o),
+                Role::Attention,
+                a.hidden,
+                mul(a.heads, a.value_dim),
+                a.out_bias,
+            );
         match a.qk_norm {
             QkNorm::Off => block,
-            QkNorm::PerHead => block.norm(&join(path, "q_norm"), a.head_dim).norm(&join(path, "k_norm"), a.head_dim),
-            QkNorm::FullWidth => block.norm(&join(path, "q_norm"), wide).norm(&join(path, "k_norm"), key),
-            QkNorm::PerHeadBias => block.layer_norm(&join(path, "q_norm"), a.head_dim).layer_norm(&join(path, "k_norm"), a.head_dim),
+            QkNorm::PerHead => block
+                .norm(&join(path, "q_norm"), a.head_dim)
+                .norm(&join(path, "k_norm"), a.head_dim),
+            QkNorm::FullWidth => block
+                .norm(&join(path, "q_norm"), wide)
+                .norm(&join(path, "k_norm"), key),
+            QkNorm::PerHeadBias => block
+                .layer_norm(&join(path, "q_norm"), a.head_dim)
+                .layer_norm(&join(path, "k_norm"), a.head_dim),
         }
     }
 
     /// Attention with one fused projection of queries, keys and values.
-    pub fn fused_attention(self, path: &str, a: &Attention, [qkv, o]: [&str; 2], window: Window) -> Self {
+    pub fn fused_attention(
+        self,
+        path: &str,
+        a: &Attention,
+        [qkv, o]: [&str; 2],
+        window: Window,
+    ) -> Self {
         let wide = mul(a.heads, a.head_dim);
-        let fused = wide.saturating_add(mul(a.kv_heads, a.head_dim)).saturating_add(mul(a.kv_heads, a.value_dim));
-        self.linear(&join(path, qkv), Role::Attention, fused, a.hidden, a.qkv_bias)
-            .linear(&join(path, o), Role::Attention, a.hidden, mul(a.heads, a.value_dim), a.out_bias)
-            .cache(a.cache(window))
+        let fused = wide
+            .saturating_add(mul(a.kv_heads, a.head_dim))
+            .saturating_add(mul(a.kv_heads, a.value_dim));
+        self.linear(
+            &join(path, qkv),
+            Role::Attention,
+            fused,
+            a.hidden,
+            a.qkv_bias,
+        )
+        .linear(
+            &join(path, o),
+            Role::Attention,
+            a.hidden,
+            mul(a.heads, a.value_dim),
+            a.out_bias,
+        )
+        .cache(a.cache(window))
     }
 
     /// Feed-forward layer with a gate (SwiGLU and its kin).
@@ -267,57 +364,139 @@ impl Block {
     }
 
     /// Gated feed-forward layer with a fused gate and up projection.
-    pub fn fused_gated_mlp(self, path: &str, hidden: u64, width: u64, [up, down]: [&str; 2], bias: bool) -> Self {
-        self.linear(&join(path, up), Role::Mlp, mul(width, 2), hidden, bias).linear(&join(path, down), Role::Mlp, hidden, width, bias)
+    pub fn fused_gated_mlp(
+        self,
+        path: &str,
+        hidden: u64,
+        width: u64,
+        [up, down]: [&str; 2],
+        bias: bool,
+    ) -> Self {
+        self.linear(&join(path, up), Role::Mlp, mul(width, 2), hidden, bias)
+            .linear(&join(path, down), Role::Mlp, hidden, width, bias)
     }
 
     /// Feed-forward layer without a gate.
-    pub fn plain_mlp(self, path: &str, hidden: u64, width: u64, [up, down]: [&str; 2], bias: bool) -> Self {
-        self.linear(&join(path, up), Role::Mlp, width, hidden, bias).linear(&join(path, down), Role::Mlp, hidden, width, bias)
+    pub fn plain_mlp(
+        self,
+        path: &str,
+        hidden: u64,
+        width: u64,
+        [up, down]: [&str; 2],
+        bias: bool,
+    ) -> Self {
+        self.linear(&join(path, up), Role::Mlp, width, hidden, bias)
+            .linear(&join(path, down), Role::Mlp, hidden, width, bias)
     }
 
     /// Router and gated experts.
     pub fn moe(self, path: &str, moe: &Moe) -> Self {
-        self.router(path, moe.experts, moe.hidden, moe.router_bias).experts(path, moe)
+        self.router(path, moe.experts, moe.hidden, moe.router_bias)
+            .experts(path, moe)
     }
 
     /// Gated experts without their router.
     pub fn experts(self, path: &str, moe: &Moe) -> Self {
         let copies = (moe.experts, moe.active);
         let name = |part: &str| join(path, &join("experts.{e}", part));
-        self.expert_linear(&name("gate_proj"), moe.width, moe.hidden, moe.expert_bias, copies)
-            .expert_linear(&name("up_proj"), moe.width, moe.hidden, moe.expert_bias, copies)
-            .expert_linear(&name("down_proj"), moe.hidden, moe.width, moe.expert_bias, copies)
+        self.expert_linear(
+            &name("gate_proj"),
+            moe.width,
+            moe.hidden,
+            moe.expert_bias,
+            copies,
+        )
+        .expert_linear(
+            &name("up_proj"),
+            moe.width,
+            moe.hidden,
+            moe.expert_bias,
+            copies,
+        )
+        .expert_linear(
+            &name("down_proj"),
+            moe.hidden,
+            moe.width,
+            moe.expert_bias,
+            copies,
+        )
     }
 
     /// The router of a mixture of experts. It stays in full precision, so it is no linear target.
     pub fn router(self, path: &str, experts: u64, hidden: u64, bias: bool) -> Self {
         let name = join(path, "gate");
-        let block = self.tensor(&name, "weight", &[experts, hidden], (1, 1), Role::Router, false);
-        if bias { block.tensor(&name, "bias", &[experts], (1, 1), Role::Router, false) } else { block }
+        let block = self.tensor(
+            &name,
+            "weight",
+            &[experts, hidden],
+            (1, 1),
+            Role::Router,
+            false,
+        );
+        if bias {
+            block.tensor(&name, "bias", &[experts], (1, 1), Role::Router, false)
+        } else {
+            block
+        }
     }
 
     /// Multi-head latent attention without a cache.
     pub fn mla(self, path: &str, m: &Mla) -> Self {
         let query = mul(m.heads, m.nope.saturating_add(m.rope));
         let block = match m.q_rank {
-            None => self.linear(&join(path, "q_proj"), Role::Attention, query, m.hidden, false),
+            None => self.linear(
+                &join(path, "q_proj"),
+                Role::Attention,
+                query,
+                m.hidden,
+                false,
+            ),
             Some(rank) => self
-                .linear(&join(path, "q_a_proj"), Role::Attention, rank, m.hidden, m.bias)
+                .linear(
+                    &join(path, "q_a_proj"),
+                    Role::Attention,
+                    rank,
+                    m.hidden,
+                    m.bias,
+                )
                 .norm(&join(path, "q_a_layernorm"), rank)
                 .linear(&join(path, "q_b_proj"), Role::Attention, query, rank, false),
         };
         block
-            .linear(&join(path, "kv_a_proj_with_mqa"), Role::Attention, m.kv_rank.saturating_add(m.rope), m.hidden, m.bias)
+            .linear(
+                &join(path, "kv_a_proj_with_mqa"),
+                Role::Attention,
+                m.kv_rank.saturating_add(m.rope),
+                m.hidden,
+                m.bias,
+            )
             .norm(&join(path, "kv_a_layernorm"), m.kv_rank)
-            .linear(&join(path, "kv_b_proj"), Role::Attention, mul(m.heads, m.nope.saturating_add(m.value)), m.kv_rank, false)
-            .linear(&join(path, "o_proj"), Role::Attention, m.hidden, mul(m.heads, m.value), m.bias)
+            .linear(
+                &join(path, "kv_b_proj"),
+                Role::Attention,
+                mul(m.heads, m.nope.saturating_add(m.value)),
+                m.kv_rank,
+                false,
+            )
+            .linear(
+                &join(path, "o_proj"),
+                Role::Attention,
+                m.hidden,
+                mul(m.heads, m.value),
+                m.bias,
+            )
     }
 
     /// The latent cache of multi-head latent attention.
     pub fn latent_cache(self, m: &Mla) -> Self {
-        let expanded = mul(m.heads, m.nope.saturating_add(m.rope).saturating_add(m.value));
-        self.cache(Cache::Latent { latent: m.kv_rank.saturating_add(m.rope), expanded })
+        let expanded = mul(
+            m.heads,
+            m.nope.saturating_add(m.rope).saturating_add(m.value),
+        );
+        self.cache(Cache::Latent {
+            latent: m.kv_rank.saturating_add(m.rope),
+            expanded,
+        })
     }
 
     /// A layer of a BERT-like encoder: attention and feed-forward with biases, two norms.
@@ -332,5 +511,9 @@ impl Block {
 
 /// Joins two parts of a path; an empty first part adds no dot.
 pub fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }

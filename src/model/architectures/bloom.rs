@@ -10,14 +10,28 @@ pub fn bloom(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([250_880, 64, 0, 2, 8, 0, 0, 2048], true);
     let mut d = Dimensions::read(c, &default)?;
     d.hidden = c.int("n_embed|hidden_size|n_embd", 64)?;
-    (d.kv_heads, d.head_dim, d.intermediate) = (d.heads, d.hidden / d.heads, d.hidden.saturating_mul(4));
-    let embedding = Block::new().embedding("word_embeddings", Role::Embedding, d.vocab, d.hidden).layer_norm("word_embeddings_layernorm", d.hidden);
+    (d.kv_heads, d.head_dim, d.intermediate) =
+        (d.heads, d.hidden / d.heads, d.hidden.saturating_mul(4));
+    let embedding = Block::new()
+        .embedding("word_embeddings", Role::Embedding, d.vocab, d.hidden)
+        .layer_norm("word_embeddings_layernorm", d.hidden);
     let mut stack = Stack::with_embedding(c, d.clone(), true, request, embedding)?;
     let layer = Block::new()
         .layer_norm("input_layernorm", d.hidden)
-        .fused_attention("self_attention", &d.attention().biases(true, true), ["query_key_value", "dense"], Window::Full)
+        .fused_attention(
+            "self_attention",
+            &d.attention().biases(true, true),
+            ["query_key_value", "dense"],
+            Window::Full,
+        )
         .layer_norm("post_attention_layernorm", d.hidden)
-        .plain_mlp("mlp", d.hidden, d.intermediate, ["dense_h_to_4h", "dense_4h_to_h"], true);
+        .plain_mlp(
+            "mlp",
+            d.hidden,
+            d.intermediate,
+            ["dense_h_to_4h", "dense_4h_to_h"],
+            true,
+        );
     stack.layers(d.layers, &layer);
     Ok(stack.finish(Norm::WeightBias, false))
 }
@@ -46,8 +60,19 @@ pub fn falcon(c: Section<'_>, request: Request) -> Result<Parts> {
     let layer = norms
         .iter()
         .fold(Block::new(), |block, name| block.layer_norm(name, d.hidden))
-        .fused_attention("self_attention", &d.attention().biases(bias, bias), ["query_key_value", "dense"], Window::Full)
-        .plain_mlp("mlp", d.hidden, d.intermediate, ["dense_h_to_4h", "dense_4h_to_h"], bias);
+        .fused_attention(
+            "self_attention",
+            &d.attention().biases(bias, bias),
+            ["query_key_value", "dense"],
+            Window::Full,
+        )
+        .plain_mlp(
+            "mlp",
+            d.hidden,
+            d.intermediate,
+            ["dense_h_to_4h", "dense_4h_to_h"],
+            bias,
+        );
     stack.layers(d.layers, &layer);
     if new_decoder && d.kv_heads != d.heads {
         stack.note("transformers repeats keys and values to all heads before it caches them; engines keep the KV heads");
@@ -66,7 +91,13 @@ pub fn mpt(c: Section<'_>, request: Request) -> Result<Parts> {
         .norm("norm_1", d.hidden)
         .fused_attention("attn", &d.attention(), ["Wqkv", "out_proj"], Window::Full)
         .norm("norm_2", d.hidden)
-        .plain_mlp("ffn", d.hidden, d.intermediate, ["up_proj", "down_proj"], false);
+        .plain_mlp(
+            "ffn",
+            d.hidden,
+            d.intermediate,
+            ["up_proj", "down_proj"],
+            false,
+        );
     stack.layers(d.layers, &layer);
     Ok(stack.finish(Norm::Weight, false))
 }
@@ -76,24 +107,51 @@ pub fn opt(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([50272, 768, 3072, 12, 12, 0, 0, 2048], true);
     let d = Dimensions::read(c, &default)?;
     let width = c.int("word_embed_proj_dim", d.hidden)?;
-    let (before, bias) = (c.bool("do_layer_norm_before", true)?, c.bool("enable_bias", true)?);
-    let norm = if c.bool("layer_norm_elementwise_affine", true)? { Norm::WeightBias } else { Norm::Bare };
+    let (before, bias) = (
+        c.bool("do_layer_norm_before", true)?,
+        c.bool("enable_bias", true)?,
+    );
+    let norm = if c.bool("layer_norm_elementwise_affine", true)? {
+        Norm::WeightBias
+    } else {
+        Norm::Bare
+    };
     let narrow = width != d.hidden;
     let embedding = Block::new()
         .embedding("embed_tokens", Role::Embedding, d.vocab, width)
-        .embedding("embed_positions", Role::Position, d.positions.saturating_add(2), d.hidden)
-        .when(narrow, |block| block.linear("project_in", Role::Projector, d.hidden, width, false).linear("project_out", Role::Projector, width, d.hidden, false));
+        .embedding(
+            "embed_positions",
+            Role::Position,
+            d.positions.saturating_add(2),
+            d.hidden,
+        )
+        .when(narrow, |block| {
+            block
+                .linear("project_in", Role::Projector, d.hidden, width, false)
+                .linear("project_out", Role::Projector, width, d.hidden, false)
+        });
     let mut stack = Stack::with_embedding(c, d.clone(), true, request, embedding)?;
     let attention = d.attention().biases(bias, bias);
     let layer = Block::new()
-        .attention_named("self_attn", &attention, ["q_proj", "k_proj", "v_proj", "out_proj"])
+        .attention_named(
+            "self_attn",
+            &attention,
+            ["q_proj", "k_proj", "v_proj", "out_proj"],
+        )
         .cache(attention.cache(Window::Full))
         .norm_of(norm, "self_attn_layer_norm", d.hidden)
         .plain_mlp("", d.hidden, d.intermediate, ["fc1", "fc2"], bias)
         .norm_of(norm, "final_layer_norm", d.hidden);
     stack.layers(d.layers, &layer);
-    let last = if before && !c.bool("_remove_final_layer_norm", false)? { norm } else { Norm::Bare };
-    let (hidden, last) = (d.hidden, Block::new().norm_of(last, "final_layer_norm", d.hidden));
+    let last = if before && !c.bool("_remove_final_layer_norm", false)? {
+        norm
+    } else {
+        Norm::Bare
+    };
+    let (hidden, last) = (
+        d.hidden,
+        Block::new().norm_of(last, "final_layer_norm", d.hidden),
+    );
     // The head reads the narrow width.
     stack.dimensions().hidden = width;
     let mut parts = stack.finish_with(last, false);
@@ -106,14 +164,33 @@ pub fn persimmon(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([262_144, 4096, 16384, 36, 64, 0, 0, 16384], false);
     let mut d = Dimensions::read(c, &default)?;
     d.kv_heads = c.int(keys::HEADS, d.heads)?;
-    let qk_norm = if c.bool("qk_layernorm", true)? { QkNorm::PerHeadBias } else { QkNorm::Off };
+    let qk_norm = if c.bool("qk_layernorm", true)? {
+        QkNorm::PerHeadBias
+    } else {
+        QkNorm::Off
+    };
     let mut stack = Stack::new(c, d.clone(), &default, request)?;
     let layer = Block::new()
         .layer_norm("input_layernorm", d.hidden)
-        .fused_attention("self_attn", &d.attention().biases(true, true), ["query_key_value", "dense"], Window::Full)
-        .when(qk_norm != QkNorm::Off, |block| block.layer_norm("self_attn.q_layernorm", d.head_dim).layer_norm("self_attn.k_layernorm", d.head_dim))
+        .fused_attention(
+            "self_attn",
+            &d.attention().biases(true, true),
+            ["query_key_value", "dense"],
+            Window::Full,
+        )
+        .when(qk_norm != QkNorm::Off, |block| {
+            block
+                .layer_norm("self_attn.q_layernorm", d.head_dim)
+                .layer_norm("self_attn.k_layernorm", d.head_dim)
+        })
         .layer_norm("post_attention_layernorm", d.hidden)
-        .plain_mlp("mlp", d.hidden, d.intermediate, ["dense_h_to_4h", "dense_4h_to_h"], true);
+        .plain_mlp(
+            "mlp",
+            d.hidden,
+            d.intermediate,
+            ["dense_h_to_4h", "dense_4h_to_h"],
+            true,
+        );
     stack.layers(d.layers, &layer);
     Ok(stack.finish(Norm::WeightBias, false))
 }

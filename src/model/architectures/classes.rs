@@ -7,38 +7,94 @@
 use super::Source;
 
 /// Endings of classes of language models that are known for every family.
-const TEXT: &[&str] = &["ForCausalLM", "LMHeadModel", "Model", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForConditionalGeneration"];
+const TEXT: &[&str] = &[
+    "ForCausalLM",
+    "LMHeadModel",
+    "Model",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForConditionalGeneration",
+];
 
 /// Endings of further classes, by family; the families that are more than a language model.
 const WHOLE: &[(&str, &[&str])] = &[
-    ("bert", &["ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction", "ForMultipleChoice"]),
-    ("megatron-bert", &["ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction", "ForMultipleChoice"]),
-    ("ernie", &["ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction", "ForMultipleChoice"]),
+    (
+        "bert",
+        &[
+            "ForMaskedLM",
+            "ForPreTraining",
+            "ForNextSentencePrediction",
+            "ForMultipleChoice",
+        ],
+    ),
+    (
+        "megatron-bert",
+        &[
+            "ForMaskedLM",
+            "ForPreTraining",
+            "ForNextSentencePrediction",
+            "ForMultipleChoice",
+        ],
+    ),
+    (
+        "ernie",
+        &[
+            "ForMaskedLM",
+            "ForPreTraining",
+            "ForNextSentencePrediction",
+            "ForMultipleChoice",
+        ],
+    ),
     ("roberta", &["ForMaskedLM", "ForMultipleChoice"]),
     ("xlm-roberta", &["ForMaskedLM", "ForMultipleChoice"]),
     ("camembert", &["ForMaskedLM", "ForMultipleChoice"]),
     ("data2vec-text", &["ForMaskedLM", "ForMultipleChoice"]),
-    ("electra", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice"]),
-    ("albert", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice"]),
+    (
+        "electra",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice"],
+    ),
+    (
+        "albert",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice"],
+    ),
     ("distilbert", &["ForMaskedLM", "ForMultipleChoice"]),
     ("mpnet", &["ForMaskedLM", "ForMultipleChoice"]),
     ("deberta", &["ForMaskedLM"]),
     ("deberta-v2", &["ForMaskedLM", "ForMultipleChoice"]),
     ("modernbert", &["ForMaskedLM", "ForMultipleChoice"]),
-    ("dpr", &["DPRContextEncoder", "DPRQuestionEncoder", "DPRReader"]),
+    (
+        "dpr",
+        &["DPRContextEncoder", "DPRQuestionEncoder", "DPRReader"],
+    ),
     ("t5", &["EncoderModel", "WithLMHeadModel"]),
     ("mt5", &["EncoderModel"]),
     ("umt5", &["EncoderModel"]),
     ("marian", &["MTModel"]),
     ("whisper", &["ForAudioClassification"]),
-    ("wav2vec2", &["ForCTC", "ForPreTraining", "ForAudioFrameClassification"]),
+    (
+        "wav2vec2",
+        &["ForCTC", "ForPreTraining", "ForAudioFrameClassification"],
+    ),
     ("hubert", &["ForCTC"]),
     ("wavlm", &["ForCTC", "ForAudioFrameClassification"]),
     ("vit", &["ForImageClassification", "ForMaskedImageModeling"]),
-    ("deit", &["ForImageClassification", "ForImageClassificationWithTeacher", "ForMaskedImageModeling"]),
+    (
+        "deit",
+        &[
+            "ForImageClassification",
+            "ForImageClassificationWithTeacher",
+            "ForMaskedImageModeling",
+        ],
+    ),
     ("dinov2", &["ForImageClassification", "Backbone"]),
-    ("dinov2_with_registers", &["ForImageClassification", "Backbone"]),
-    ("clip", &["WithProjection"]),
+    (
+        "dinov2_with_registers",
+        &["ForImageClassification", "Backbone"],
+    ),
+    ("clip", &["WithProjection", "ForImageClassification"]),
+    ("siglip", &["ForImageClassification"]),
+    ("siglip2", &["ForImageClassification"]),
     ("clip_vision_model", &["WithProjection"]),
     ("clip_text_model", &["WithProjection"]),
 ];
@@ -75,21 +131,51 @@ const STEMS: &[(&str, &str)] = &[
 /// Why the tensors of a class are not known; none when they are.
 pub fn doubt(source: &Source<'_>) -> Option<String> {
     if source.class.is_empty() {
-        return Some("the file names no class (`architectures`), so which head is stored is a guess".to_owned());
+        return Some(
+            "the file names no class (`architectures`), so which head is stored is a guess"
+                .to_owned(),
+        );
     }
     let family = source.model_type;
-    let endings = WHOLE.iter().filter(|(name, _)| *name == family).flat_map(|(_, endings)| endings.iter());
-    let ending = TEXT.iter().chain(endings).filter(|ending| source.class.ends_with(**ending)).max_by_key(|ending| ending.len());
-    let stem = ending.and_then(|ending| source.class.strip_suffix(ending)).map(plain);
+    let endings = WHOLE
+        .iter()
+        .filter(|(name, _)| *name == family)
+        .flat_map(|(_, endings)| endings.iter());
+    let ending = TEXT
+        .iter()
+        .chain(endings)
+        .filter(|ending| source.class.ends_with(**ending))
+        .max_by_key(|ending| ending.len());
+    let stem = ending
+        .and_then(|ending| source.class.strip_suffix(ending))
+        .map(plain);
     let family_plain = plain(family);
-    let short = |text: &str| ["text", "model", "visionmodel", "textmodel", "chat", "epoch"].iter().find_map(|end| text.strip_suffix(end)).unwrap_or(text).to_owned();
+    let short = |text: &str| {
+        ["text", "model", "visionmodel", "textmodel", "chat", "epoch"]
+            .iter()
+            .find_map(|end| text.strip_suffix(end))
+            .unwrap_or(text)
+            .to_owned()
+    };
     let known = stem.is_some_and(|stem| {
-        let own = stem == family_plain || stem == short(&family_plain) || short(&stem) == short(&family_plain);
-        own || STEMS.iter().any(|(name, alias)| *name == family && (*alias == stem || *alias == plain(source.class)))
+        let own = stem == family_plain
+            || stem == short(&family_plain)
+            || short(&stem) == short(&family_plain);
+        own || STEMS.iter().any(|(name, alias)| {
+            *name == family && (*alias == stem || *alias == plain(source.class))
+        })
     });
-    (!known).then(|| format!("`{}` is no class that is known for `{family}`: its tensors may be more or fewer", source.class))
+    (!known).then(|| {
+        format!(
+            "`{}` is no class that is known for `{family}`: its tensors may be more or fewer",
+            source.class
+        )
+    })
 }
 
 fn plain(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
+    name.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|letter| letter.to_ascii_lowercase())
+        .collect()
 }

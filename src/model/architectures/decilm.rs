@@ -19,16 +19,39 @@ pub fn decilm(c: Section<'_>, request: Request) -> Result<Parts> {
         let (attention, ffn) = (layer.section("attention"), layer.section("ffn"));
         let mut block = Block::new();
         if attention.bool("replace_with_linear", false)? {
-            block = block.norm("input_layernorm", d.hidden).linear("self_attn.linear_attn", Role::Attention, d.hidden, d.hidden, false);
+            block = block.norm("input_layernorm", d.hidden).linear(
+                "self_attn.linear_attn",
+                Role::Attention,
+                d.hidden,
+                d.hidden,
+                false,
+            );
         } else if !attention.bool("no_op", false)? {
             let group = attention.divisor("n_heads_in_group", 1)?;
-            let own = super::blocks::Attention { kv_heads: d.heads / group, ..d.attention().biases(bias, bias) };
-            block = block.norm("input_layernorm", d.hidden).attention("self_attn", &own, Window::Full);
+            let own = super::blocks::Attention {
+                kv_heads: d.heads / group,
+                ..d.attention().biases(bias, bias)
+            };
+            block =
+                block
+                    .norm("input_layernorm", d.hidden)
+                    .attention("self_attn", &own, Window::Full);
         }
         if ffn.bool("replace_with_linear", false)? {
-            block = block.norm("post_attention_layernorm", d.hidden).linear("mlp.linear_mlp", Role::Mlp, d.hidden, d.hidden, false);
+            block = block.norm("post_attention_layernorm", d.hidden).linear(
+                "mlp.linear_mlp",
+                Role::Mlp,
+                d.hidden,
+                d.hidden,
+                false,
+            );
         } else if !ffn.bool("no_op", false)? {
-            block = block.norm("post_attention_layernorm", d.hidden).gated_mlp("mlp", d.hidden, width(ffn, d.hidden)?, false);
+            block = block.norm("post_attention_layernorm", d.hidden).gated_mlp(
+                "mlp",
+                d.hidden,
+                width(ffn, d.hidden)?,
+                false,
+            );
         }
         stack.layer(block);
     }
@@ -44,7 +67,10 @@ fn width(ffn: Section<'_>, hidden: u64) -> Result<u64> {
     let multiple = ffn.float("ffn_mult", 1.0)?;
     let scaled = 2.0 * multiple * hidden as f64 / 3.0;
     if !(0.0..1e15).contains(&scaled) {
-        return Err(ffn.wrong("ffn_mult", "gives no usable width of the feed-forward layer".to_owned()));
+        return Err(ffn.wrong(
+            "ffn_mult",
+            "gives no usable width of the feed-forward layer".to_owned(),
+        ));
     }
     Ok((scaled as u64).div_ceil(256).saturating_mul(256))
 }

@@ -63,11 +63,13 @@ pub mod keys {
     /// Query heads.
     pub const HEADS: &str = "num_attention_heads|n_head|n_heads|num_heads|decoder_attention_heads";
     /// Key and value heads.
-    pub const KV_HEADS: &str = "num_key_value_heads|num_kv_heads|n_kv_heads|n_head_kv|multi_query_group_num";
+    pub const KV_HEADS: &str =
+        "num_key_value_heads|num_kv_heads|n_kv_heads|n_head_kv|multi_query_group_num";
     /// Width of a head.
     pub const HEAD_DIM: &str = "head_dim|attention_head_dim|kv_channels|d_head";
     /// Width of the feed-forward layers.
-    pub const INTERMEDIATE: &str = "intermediate_size|n_inner|ffn_hidden_size|ffn_dim|d_ff|inner_dim";
+    pub const INTERMEDIATE: &str =
+        "intermediate_size|n_inner|ffn_hidden_size|ffn_dim|d_ff|inner_dim";
     /// Vocabulary.
     pub const VOCAB: &str = "vocab_size|padded_vocab_size|n_vocab";
     /// Positions.
@@ -77,8 +79,30 @@ pub mod keys {
 impl Defaults {
     /// In this order: vocabulary, hidden width, feed-forward width, layers, heads, KV heads, head
     /// width, positions; then whether the head is tied.
-    pub const fn of([vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, positions]: [u64; 8], tied: bool) -> Self {
-        Self { vocab, hidden, intermediate, layers, heads, kv_heads, head_dim, positions, tied }
+    pub const fn of(
+        [
+            vocab,
+            hidden,
+            intermediate,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            positions,
+        ]: [u64; 8],
+        tied: bool,
+    ) -> Self {
+        Self {
+            vocab,
+            hidden,
+            intermediate,
+            layers,
+            heads,
+            kv_heads,
+            head_dim,
+            positions,
+            tied,
+        }
     }
 }
 
@@ -95,14 +119,29 @@ impl Dimensions {
         };
         let kv_heads = match c.int_opt(keys::KV_HEADS)? {
             Some(count) => count,
-            None if default.kv_heads > 0 && !c.has(keys::KV_HEADS) && heads % default.kv_heads == 0 => default.kv_heads,
+            None if default.kv_heads > 0
+                && !c.has(keys::KV_HEADS)
+                && heads % default.kv_heads == 0 =>
+            {
+                default.kv_heads
+            }
             None => heads,
         };
         let four = hidden.saturating_mul(4);
         let intermediate = match c.node(keys::INTERMEDIATE) {
             // A list (one width a layer) is read by the families that have it.
-            Some((_, node)) if matches!(node.value, crate::model::json::Value::Array(_)) => c.ints(keys::INTERMEDIATE)?.and_then(|list| list.first().copied()).unwrap_or(four),
-            _ => c.int(keys::INTERMEDIATE, if default.intermediate == 0 { four } else { default.intermediate })?,
+            Some((_, node)) if matches!(node.value, crate::model::json::Value::Array(_)) => c
+                .ints(keys::INTERMEDIATE)?
+                .and_then(|list| list.first().copied())
+                .unwrap_or(four),
+            _ => c.int(
+                keys::INTERMEDIATE,
+                if default.intermediate == 0 {
+                    four
+                } else {
+                    default.intermediate
+                },
+            )?,
         };
         Ok(Self {
             hidden,
@@ -173,13 +212,29 @@ pub struct Stack {
 
 impl Stack {
     /// A decoder whose embedding has the hidden width.
-    pub fn new(c: Section<'_>, dimensions: Dimensions, default: &Defaults, request: Request) -> Result<Self> {
-        let embedding = Block::new().embedding("embed_tokens", Role::Embedding, dimensions.vocab, dimensions.hidden);
+    pub fn new(
+        c: Section<'_>,
+        dimensions: Dimensions,
+        default: &Defaults,
+        request: Request,
+    ) -> Result<Self> {
+        let embedding = Block::new().embedding(
+            "embed_tokens",
+            Role::Embedding,
+            dimensions.vocab,
+            dimensions.hidden,
+        );
         Self::with_embedding(c, dimensions, default.tied, request, embedding)
     }
 
     /// A decoder with its own embedding block.
-    pub fn with_embedding(c: Section<'_>, dimensions: Dimensions, tied: bool, request: Request, embedding: Block) -> Result<Self> {
+    pub fn with_embedding(
+        c: Section<'_>,
+        dimensions: Dimensions,
+        tied: bool,
+        request: Request,
+        embedding: Block,
+    ) -> Result<Self> {
         let tied = match request.tied {
             Some(tied) => tied,
             None => c.bool("tie_word_embeddings", tied)?,
@@ -192,7 +247,16 @@ impl Stack {
 
     /// A stack without embedding.
     pub fn bare(dimensions: Dimensions, request: Request, prefix: &str, part: Part) -> Self {
-        Self { parts: Parts { dimensions, ..Parts::default() }, request, prefix: prefix.to_owned(), index: 0, part }
+        Self {
+            parts: Parts {
+                dimensions,
+                ..Parts::default()
+            },
+            request,
+            prefix: prefix.to_owned(),
+            index: 0,
+            part,
+        }
     }
 
     /// Adds the next layer.
@@ -228,7 +292,11 @@ impl Stack {
 
     /// Adds all of another model (a tower).
     pub fn append(&mut self, parts: Parts) {
-        parts.inventory.groups.into_iter().for_each(|group| self.parts.inventory.push(group));
+        parts
+            .inventory
+            .groups
+            .into_iter()
+            .for_each(|group| self.parts.inventory.push(group));
         self.parts.notes.extend(parts.notes);
         if self.parts.inexact.is_none() {
             self.parts.inexact = parts.inexact;
@@ -254,7 +322,14 @@ impl Stack {
         if block.tensors.is_empty() && block.caches.is_empty() {
             return;
         }
-        self.parts.inventory.push(Group { prefix, part: self.part, indices, layer, tensors: block.tensors, caches: block.caches });
+        self.parts.inventory.push(Group {
+            prefix,
+            part: self.part,
+            indices,
+            layer,
+            tensors: block.tensors,
+            caches: block.caches,
+        });
     }
 
     /// Ends with a final norm and the head that was asked for.
@@ -269,10 +344,16 @@ impl Stack {
         self.once("model", last);
         let head = match self.request.task {
             Task::Bare => Block::new(),
-            Task::Causal if self.parts.tied => Block::new().when(head_bias, |b| b.param("lm_head.bias", Role::Head, &[vocab])),
+            Task::Causal if self.parts.tied => {
+                Block::new().when(head_bias, |b| b.param("lm_head.bias", Role::Head, &[vocab]))
+            }
             Task::Causal => Block::new().linear("lm_head", Role::Head, vocab, hidden, head_bias),
-            Task::Sequence(labels) => Block::new().linear("score", Role::TaskHead, labels, hidden, false),
-            Task::Token(labels) => Block::new().linear("score", Role::TaskHead, labels, hidden, true),
+            Task::Sequence(labels) => {
+                Block::new().linear("score", Role::TaskHead, labels, hidden, false)
+            }
+            Task::Token(labels) => {
+                Block::new().linear("score", Role::TaskHead, labels, hidden, true)
+            }
             Task::Question => Block::new().linear("qa_outputs", Role::TaskHead, 2, hidden, true),
         };
         self.once("", head);
@@ -286,12 +367,22 @@ impl Stack {
 }
 
 /// Which layers look back how far: by `layer_types` if the file has it, else by a pattern.
-pub fn windows(c: Section<'_>, layers: u64, window: Option<u64>, pattern: impl Fn(u64) -> bool) -> Vec<Window> {
+pub fn windows(
+    c: Section<'_>,
+    layers: u64,
+    window: Option<u64>,
+    pattern: impl Fn(u64) -> bool,
+) -> Vec<Window> {
     let types = c.strings("layer_types");
     let kind = |index: u64| {
-        let named = usize::try_from(index).ok().and_then(|index| types.get(index)).copied();
+        let named = usize::try_from(index)
+            .ok()
+            .and_then(|index| types.get(index))
+            .copied();
         let slides = match named {
-            Some(name) => name.contains("sliding") || name.contains("swa") || name.contains("local"),
+            Some(name) => {
+                name.contains("sliding") || name.contains("swa") || name.contains("local")
+            }
             None => pattern(index),
         };
         match (slides, window) {

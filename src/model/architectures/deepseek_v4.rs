@@ -26,12 +26,28 @@ pub fn deepseek_v4(c: Section<'_>, request: Request) -> Result<Parts> {
     let (groups, out_rank) = (c.divisor("o_groups", 8)?, c.int("o_lora_rank", 1024)?);
     let window = c.int("sliding_window", 128)?;
     let rates = c.section("compress_rates");
-    let sparse_rate = c.int("compress_rate_csa", rates.int("compressed_sparse_attention", 4)?)?;
-    let heavy_rate = c.int("compress_rate_hca", rates.int("heavily_compressed_attention", 128)?)?;
+    let sparse_rate = c.int(
+        "compress_rate_csa",
+        rates.int("compressed_sparse_attention", 4)?,
+    )?;
+    let heavy_rate = c.int(
+        "compress_rate_hca",
+        rates.int("heavily_compressed_attention", 128)?,
+    )?;
     let (index_heads, index_dim) = (c.int("index_n_heads", 64)?, c.int("index_head_dim", 128)?);
     let kinds = c.strings("layer_types");
     let ratios = c.ints("compress_ratios")?.unwrap_or_default();
-    let mut sparse = Sparse::read(c, &mut d, Experts { count: 256, active: 6, width: 2048, shared: 1, dense_layers: 0 })?;
+    let mut sparse = Sparse::read(
+        c,
+        &mut d,
+        Experts {
+            count: 256,
+            active: 6,
+            width: 2048,
+            shared: 1,
+            dense_layers: 0,
+        },
+    )?;
     sparse.layers.fill(true);
     sparse.bias = c.bool("mlp_bias", false)?;
     let compression = |index: u64| {
@@ -48,13 +64,32 @@ pub fn deepseek_v4(c: Section<'_>, request: Request) -> Result<Parts> {
     let mix = mul(streams, 2).saturating_add(mul(streams, streams));
     let streams_width = mul(streams, d.hidden);
     let hyper = |block: Block, path: &str| {
-        block.param(&format!("{path}.fn"), Role::Scale, &[mix, streams_width]).param(&format!("{path}.base"), Role::Scale, &[mix]).param(&format!("{path}.scale"), Role::Scale, &[3])
+        block
+            .param(&format!("{path}.fn"), Role::Scale, &[mix, streams_width])
+            .param(&format!("{path}.base"), Role::Scale, &[mix])
+            .param(&format!("{path}.scale"), Role::Scale, &[3])
     };
     let compressor = |block: Block, path: &str, width: u64, rate: u64, norm: u64| {
         block
-            .linear(&format!("{path}.kv_proj"), Role::Attention, width, d.hidden, false)
-            .linear(&format!("{path}.gate_proj"), Role::Attention, width, d.hidden, false)
-            .param(&format!("{path}.position_bias"), Role::Attention, &[rate, width])
+            .linear(
+                &format!("{path}.kv_proj"),
+                Role::Attention,
+                width,
+                d.hidden,
+                false,
+            )
+            .linear(
+                &format!("{path}.gate_proj"),
+                Role::Attention,
+                width,
+                d.hidden,
+                false,
+            )
+            .param(
+                &format!("{path}.position_bias"),
+                Role::Attention,
+                &[rate, width],
+            )
             .norm(&format!("{path}.kv_norm"), norm)
     };
     let mut stack = Stack::new(c, d.clone(), &default, request)?;
@@ -65,21 +100,74 @@ pub fn deepseek_v4(c: Section<'_>, request: Request) -> Result<Parts> {
             .linear("self_attn.q_a_proj", Role::Attention, rank, d.hidden, false)
             .norm("self_attn.q_a_norm", rank)
             .linear("self_attn.q_b_proj", Role::Attention, wide, rank, false)
-            .linear("self_attn.kv_proj", Role::Attention, d.head_dim, d.hidden, false)
+            .linear(
+                "self_attn.kv_proj",
+                Role::Attention,
+                d.head_dim,
+                d.hidden,
+                false,
+            )
             .norm("self_attn.kv_norm", d.head_dim)
-            .linear("self_attn.o_a_proj", Role::Attention, mul(groups, out_rank), wide / groups, false)
-            .linear("self_attn.o_b_proj", Role::Attention, d.hidden, mul(groups, out_rank), false)
+            .linear(
+                "self_attn.o_a_proj",
+                Role::Attention,
+                mul(groups, out_rank),
+                wide / groups,
+                false,
+            )
+            .linear(
+                "self_attn.o_b_proj",
+                Role::Attention,
+                d.hidden,
+                mul(groups, out_rank),
+                false,
+            )
             .param("self_attn.sinks", Role::Scale, &[d.heads])
-            .cache(Cache::Sliding { heads: 1, key: d.head_dim, value: 0, window });
+            .cache(Cache::Sliding {
+                heads: 1,
+                key: d.head_dim,
+                value: 0,
+                window,
+            });
         let block = hyper(hyper(block, "attn_hc"), "ffn_hc");
         let block = match compression(index) {
             Compression::None => block,
-            Compression::Heavy => compressor(block, "self_attn.compressor", d.head_dim, heavy_rate, d.head_dim),
+            Compression::Heavy => compressor(
+                block,
+                "self_attn.compressor",
+                d.head_dim,
+                heavy_rate,
+                d.head_dim,
+            ),
             Compression::Sparse => {
-                let block = compressor(block, "self_attn.compressor", mul(d.head_dim, 2), sparse_rate, d.head_dim);
-                compressor(block, "self_attn.compressor.indexer", mul(index_dim, 2), sparse_rate, index_dim)
-                    .linear("self_attn.compressor.indexer.q_b_proj", Role::Indexer, mul(index_heads, index_dim), rank, false)
-                    .linear("self_attn.compressor.indexer.weights_proj", Role::Indexer, index_heads, d.hidden, false)
+                let block = compressor(
+                    block,
+                    "self_attn.compressor",
+                    mul(d.head_dim, 2),
+                    sparse_rate,
+                    d.head_dim,
+                );
+                compressor(
+                    block,
+                    "self_attn.compressor.indexer",
+                    mul(index_dim, 2),
+                    sparse_rate,
+                    index_dim,
+                )
+                .linear(
+                    "self_attn.compressor.indexer.q_b_proj",
+                    Role::Indexer,
+                    mul(index_heads, index_dim),
+                    rank,
+                    false,
+                )
+                .linear(
+                    "self_attn.compressor.indexer.weights_proj",
+                    Role::Indexer,
+                    index_heads,
+                    d.hidden,
+                    false,
+                )
             }
         };
         stack.layer(sparse.add(block, index));

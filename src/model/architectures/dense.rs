@@ -42,7 +42,12 @@ pub struct Dense {
 /// Norm before attention and norm before the feed-forward layer.
 pub const TWO_NORMS: &[&str] = &["input_layernorm", "post_attention_layernorm"];
 /// Norms before and after attention and feed-forward layer.
-pub const FOUR_NORMS: &[&str] = &["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"];
+pub const FOUR_NORMS: &[&str] = &[
+    "input_layernorm",
+    "post_attention_layernorm",
+    "pre_feedforward_layernorm",
+    "post_feedforward_layernorm",
+];
 
 impl Dense {
     /// The form of Llama: gated feed-forward, two RMSNorms a layer, no biases.
@@ -62,10 +67,20 @@ impl Dense {
 
     /// Attention and norms of a layer, without its feed-forward part.
     pub fn without_mlp(&self, index: u64) -> Block {
-        let window = usize::try_from(index).ok().and_then(|index| self.windows.get(index)).copied().unwrap_or(Window::Full);
+        let window = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.windows.get(index))
+            .copied()
+            .unwrap_or(Window::Full);
         let hidden = self.attention.hidden;
-        let block = self.norms.iter().fold(Block::new(), |block, name| block.norm_of(self.norm, name, hidden));
-        if self.fused_qkv { block.fused_attention("self_attn", &self.attention, ["qkv_proj", "o_proj"], window) } else { block.attention("self_attn", &self.attention, window) }
+        let block = self.norms.iter().fold(Block::new(), |block, name| {
+            block.norm_of(self.norm, name, hidden)
+        });
+        if self.fused_qkv {
+            block.fused_attention("self_attn", &self.attention, ["qkv_proj", "o_proj"], window)
+        } else {
+            block.attention("self_attn", &self.attention, window)
+        }
     }
 
     /// A whole layer with a feed-forward part of a width.
@@ -73,13 +88,27 @@ impl Dense {
         let (block, hidden) = (self.without_mlp(index), self.attention.hidden);
         match self.mlp {
             Mlp::Gated => block.gated_mlp("mlp", hidden, width, self.mlp_bias),
-            Mlp::Fused => block.fused_gated_mlp("mlp", hidden, width, ["gate_up_proj", "down_proj"], self.mlp_bias),
-            Mlp::Plain(up, down) => block.plain_mlp("mlp", hidden, width, [up, down], self.mlp_bias),
+            Mlp::Fused => block.fused_gated_mlp(
+                "mlp",
+                hidden,
+                width,
+                ["gate_up_proj", "down_proj"],
+                self.mlp_bias,
+            ),
+            Mlp::Plain(up, down) => {
+                block.plain_mlp("mlp", hidden, width, [up, down], self.mlp_bias)
+            }
         }
     }
 
     /// The whole model.
-    pub fn build(&self, c: Section<'_>, dimensions: Dimensions, default: &Defaults, request: Request) -> Result<Parts> {
+    pub fn build(
+        &self,
+        c: Section<'_>,
+        dimensions: Dimensions,
+        default: &Defaults,
+        request: Request,
+    ) -> Result<Parts> {
         let (layers, width) = (dimensions.layers, dimensions.intermediate);
         let mut stack = Stack::new(c, dimensions, default, request)?;
         for index in 0..layers {

@@ -48,7 +48,10 @@ pub fn kind(class: &str) -> Option<Kind> {
 }
 
 /// A request without a head, for stacks that add their heads themselves.
-pub const NO_HEAD: Request = Request { task: Task::Bare, tied: None };
+pub const NO_HEAD: Request = Request {
+    task: Task::Bare,
+    tied: None,
+};
 
 const BERT: Defaults = Defaults::of([30522, 768, 3072, 12, 12, 0, 0, 512], true);
 
@@ -65,27 +68,56 @@ struct Form {
 }
 
 fn bert_pooler(kind: Kind) -> bool {
-    matches!(kind, Kind::Base | Kind::Sequence | Kind::Choice | Kind::NextSentence | Kind::PreTraining)
+    matches!(
+        kind,
+        Kind::Base | Kind::Sequence | Kind::Choice | Kind::NextSentence | Kind::PreTraining
+    )
 }
 
 /// bert, megatron-bert, ernie, nezha: one form.
 pub fn bert(source: &Source<'_>) -> Result<Parts> {
-    let default = if source.model_type == "megatron-bert" { Defaults::of([29056, 1024, 4096, 24, 16, 0, 0, 512], true) } else { BERT };
-    let form = Form { default, types: 2, embedding: None, pooler: bert_pooler, deep_classifier: false };
+    let default = if source.model_type == "megatron-bert" {
+        Defaults::of([29056, 1024, 4096, 24, 16, 0, 0, 512], true)
+    } else {
+        BERT
+    };
+    let form = Form {
+        default,
+        types: 2,
+        embedding: None,
+        pooler: bert_pooler,
+        deep_classifier: false,
+    };
     encoder(source, &form)
 }
 
 /// roberta, xlm-roberta, camembert, data2vec-text: a pooler only on the bare model.
 pub fn roberta(source: &Source<'_>) -> Result<Parts> {
-    let vocab = if source.model_type == "roberta" || source.model_type.is_empty() { 50265 } else { 30522 };
-    let form = Form { default: Defaults { vocab, ..BERT }, types: 2, embedding: None, pooler: |kind| matches!(kind, Kind::Base | Kind::Choice), deep_classifier: true };
+    let vocab = if source.model_type == "roberta" || source.model_type.is_empty() {
+        50265
+    } else {
+        30522
+    };
+    let form = Form {
+        default: Defaults { vocab, ..BERT },
+        types: 2,
+        embedding: None,
+        pooler: |kind| matches!(kind, Kind::Base | Kind::Choice),
+        deep_classifier: true,
+    };
     encoder(source, &form)
 }
 
 /// electra: a narrow embedding, no pooler.
 pub fn electra(source: &Source<'_>) -> Result<Parts> {
     let default = Defaults::of([30522, 256, 1024, 12, 4, 0, 0, 512], true);
-    let form = Form { default, types: 2, embedding: Some(source.root.int("embedding_size", 128)?), pooler: |_| false, deep_classifier: true };
+    let form = Form {
+        default,
+        types: 2,
+        embedding: Some(source.root.int("embedding_size", 128)?),
+        pooler: |_| false,
+        deep_classifier: true,
+    };
     encoder(source, &form)
 }
 
@@ -94,39 +126,96 @@ fn encoder(source: &Source<'_>, form: &Form) -> Result<Parts> {
     let mut d = Dimensions::read(c, &form.default)?;
     (d.kv_heads, d.head_dim) = (d.heads, d.hidden / d.heads);
     let named = kind(source.class);
-    let kind = named.unwrap_or(if c.has("model_type") { Kind::MaskedLm } else { Kind::Base });
+    let kind = named.unwrap_or(if c.has("model_type") {
+        Kind::MaskedLm
+    } else {
+        Kind::Base
+    });
     let width = form.embedding.unwrap_or(d.hidden);
+    let task_types = c.int("task_type_vocab_size", 3)?;
     let embedding = Block::new()
         .embedding("word_embeddings", Role::Embedding, d.vocab, width)
         .embedding("position_embeddings", Role::Position, d.positions, width)
-        .embedding("token_type_embeddings", Role::Position, c.int("type_vocab_size", form.types)?, width)
-        .when(c.bool("use_task_id", false)?, |block| block.embedding("task_type_embeddings", Role::Position, 3, width))
+        .embedding(
+            "token_type_embeddings",
+            Role::Position,
+            c.int("type_vocab_size", form.types)?,
+            width,
+        )
+        .when(c.bool("use_task_id", false)?, |block| {
+            block.embedding("task_type_embeddings", Role::Position, task_types, width)
+        })
         .layer_norm("embeddings.LayerNorm", width)
-        .when(width != d.hidden, |block| block.linear("embeddings_project", Role::Projector, d.hidden, width, true));
+        .when(width != d.hidden, |block| {
+            block.linear("embeddings_project", Role::Projector, d.hidden, width, true)
+        });
     let mut stack = Stack::bare(d.clone(), NO_HEAD, "encoder.layer.{i}", Part::Text);
     stack.once("embeddings", embedding);
-    stack.layers(d.layers, &Block::new().encoder_layer(d.hidden, d.intermediate));
+    stack.layers(
+        d.layers,
+        &Block::new().encoder_layer(d.hidden, d.intermediate),
+    );
     if (form.pooler)(kind) {
-        stack.once("", Block::new().linear("pooler.dense", Role::TaskHead, d.hidden, d.hidden, true));
+        stack.once(
+            "",
+            Block::new().linear("pooler.dense", Role::TaskHead, d.hidden, d.hidden, true),
+        );
     }
     let tied = c.bool("tie_word_embeddings", true)?;
     let discriminator = source.model_type == "electra" && kind == Kind::PreTraining;
     let head = match kind {
-        _ if discriminator => Block::new().linear("discriminator_predictions.dense", Role::TaskHead, d.hidden, d.hidden, true).linear("discriminator_predictions.dense_prediction", Role::TaskHead, 1, d.hidden, true),
-        Kind::MaskedLm | Kind::Causal | Kind::PreTraining => lm_head(d.hidden, width, d.vocab, tied),
+        _ if discriminator => Block::new()
+            .linear(
+                "discriminator_predictions.dense",
+                Role::TaskHead,
+                d.hidden,
+                d.hidden,
+                true,
+            )
+            .linear(
+                "discriminator_predictions.dense_prediction",
+                Role::TaskHead,
+                1,
+                d.hidden,
+                true,
+            ),
+        // The generator of electra has one bias only.
+        Kind::MaskedLm | Kind::Causal if source.model_type == "electra" && !tied => {
+            let mut head = lm_head(d.hidden, width, d.vocab, tied);
+            head.tensors.retain(|tensor| tensor.path != "lm_head.bias");
+            head
+        }
+        Kind::MaskedLm | Kind::Causal | Kind::PreTraining => {
+            lm_head(d.hidden, width, d.vocab, tied)
+        }
         // The summary of electra has a hidden layer before a choice too.
-        Kind::Choice if source.model_type == "electra" => task_head(c, kind, d.hidden, false)?.linear("sequence_summary.summary", Role::TaskHead, d.hidden, d.hidden, true),
+        Kind::Choice if source.model_type == "electra" => task_head(c, kind, d.hidden, false)?
+            .linear(
+                "sequence_summary.summary",
+                Role::TaskHead,
+                d.hidden,
+                d.hidden,
+                true,
+            ),
         _ => task_head(c, kind, d.hidden, form.deep_classifier)?,
     };
-    let head = head.when(kind == Kind::PreTraining && !discriminator, |block| block.linear("cls.seq_relationship", Role::TaskHead, 2, d.hidden, true));
+    let head = head.when(kind == Kind::PreTraining && !discriminator, |block| {
+        block.linear("cls.seq_relationship", Role::TaskHead, 2, d.hidden, true)
+    });
     stack.once("", head);
-    finish(stack, named, tied && matches!(kind, Kind::MaskedLm | Kind::Causal | Kind::PreTraining))
+    finish(
+        stack,
+        named,
+        tied && matches!(kind, Kind::MaskedLm | Kind::Causal | Kind::PreTraining),
+    )
 }
 
 /// Ends an encoder; without a class the head is a guess.
 fn finish(mut stack: Stack, named: Option<Kind>, tied: bool) -> Result<Parts> {
     if named.is_none() {
-        stack.inexact("the file names no class (`architectures`), so which head is stored is a guess");
+        stack.inexact(
+            "the file names no class (`architectures`), so which head is stored is a guess",
+        );
     }
     let mut parts = stack.done();
     parts.tied = tied;
@@ -138,14 +227,20 @@ fn lm_head(hidden: u64, width: u64, vocab: u64, tied: bool) -> Block {
     Block::new()
         .linear("lm_head.dense", Role::TaskHead, width, hidden, true)
         .layer_norm("lm_head.layer_norm", width)
-        .when(!tied, |block| block.linear("lm_head.decoder", Role::Head, vocab, width, false))
+        // Untied, the decoder has a bias of its own beside the one that is else shared.
+        .when(!tied, |block| {
+            block.linear("lm_head.decoder", Role::Head, vocab, width, true)
+        })
         .param("lm_head.bias", Role::Head, &[vocab])
 }
 
 /// The classifier of a task.
 fn task_head(c: Section<'_>, kind: Kind, hidden: u64, deep: bool) -> Result<Block> {
-    let out = |block: Block, rows: u64| block.linear("classifier.out_proj", Role::TaskHead, rows, hidden, true);
-    let dense = |block: Block| block.linear("classifier.dense", Role::TaskHead, hidden, hidden, true);
+    let out = |block: Block, rows: u64| {
+        block.linear("classifier.out_proj", Role::TaskHead, rows, hidden, true)
+    };
+    let dense =
+        |block: Block| block.linear("classifier.dense", Role::TaskHead, hidden, hidden, true);
     Ok(match kind {
         Kind::Sequence => out(Block::new().when(deep, dense), labels(c)?),
         Kind::Token => out(Block::new(), labels(c)?),
@@ -162,16 +257,28 @@ pub fn dpr(source: &Source<'_>) -> Result<Parts> {
     let embedding = Block::new()
         .embedding("word_embeddings", Role::Embedding, d.vocab, d.hidden)
         .embedding("position_embeddings", Role::Position, d.positions, d.hidden)
-        .embedding("token_type_embeddings", Role::Position, c.int("type_vocab_size", 2)?, d.hidden)
+        .embedding(
+            "token_type_embeddings",
+            Role::Position,
+            c.int("type_vocab_size", 2)?,
+            d.hidden,
+        )
         .layer_norm("embeddings.LayerNorm", d.hidden);
     let mut stack = Stack::bare(d.clone(), NO_HEAD, "encoder.layer.{i}", Part::Text);
     stack.once("embeddings", embedding);
-    stack.layers(d.layers, &Block::new().encoder_layer(d.hidden, d.intermediate));
+    stack.layers(
+        d.layers,
+        &Block::new().encoder_layer(d.hidden, d.intermediate),
+    );
     let projection = c.int("projection_dim", 0)?;
     let width = if projection > 0 { projection } else { d.hidden };
-    let mut head = Block::new().when(projection > 0, |block| block.linear("encode_proj", Role::Projector, projection, d.hidden, true));
+    let mut head = Block::new().when(projection > 0, |block| {
+        block.linear("encode_proj", Role::Projector, projection, d.hidden, true)
+    });
     if source.class == "DPRReader" {
-        head = head.linear("qa_outputs", Role::TaskHead, 2, width, true).linear("qa_classifier", Role::TaskHead, 1, width, true);
+        head = head
+            .linear("qa_outputs", Role::TaskHead, 2, width, true)
+            .linear("qa_classifier", Role::TaskHead, 1, width, true);
     }
     stack.once("", head);
     Ok(stack.done())
@@ -180,22 +287,52 @@ pub fn dpr(source: &Source<'_>) -> Result<Parts> {
 /// albert: one layer (or a few groups) used by all; a narrow embedding.
 pub fn albert(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
-    let d = Dimensions::read(c, &Defaults::of([30000, 4096, 16384, 12, 64, 0, 0, 512], true))?;
+    let d = Dimensions::read(
+        c,
+        &Defaults::of([30000, 4096, 16384, 12, 64, 0, 0, 512], true),
+    )?;
     let width = c.int("embedding_size", 128)?;
     let named = kind(source.class);
     let kind = named.unwrap_or(Kind::MaskedLm);
     let embedding = Block::new()
         .embedding("word_embeddings", Role::Embedding, d.vocab, width)
         .embedding("position_embeddings", Role::Position, d.positions, width)
-        .embedding("token_type_embeddings", Role::Position, c.int("type_vocab_size", 2)?, width)
+        .embedding(
+            "token_type_embeddings",
+            Role::Position,
+            c.int("type_vocab_size", 2)?,
+            width,
+        )
         .layer_norm("embeddings.LayerNorm", width)
-        .linear("embedding_hidden_mapping_in", Role::Projector, d.hidden, width, true);
-    let mut stack = Stack::bare(d.clone(), NO_HEAD, "encoder.albert_layer_groups.{i}", Part::Text);
+        .linear(
+            "embedding_hidden_mapping_in",
+            Role::Projector,
+            d.hidden,
+            width,
+            true,
+        );
+    let mut stack = Stack::bare(
+        d.clone(),
+        NO_HEAD,
+        "encoder.albert_layer_groups.{i}",
+        Part::Text,
+    );
     stack.once("embeddings", embedding);
-    let groups = c.layers("num_hidden_groups", 1)?.saturating_mul(c.layers("inner_group_num", 1)?);
-    stack.layers(groups.min(crate::model::config::MAX_LAYERS), &Block::new().encoder_layer(d.hidden, d.intermediate));
-    if matches!(kind, Kind::Base | Kind::Sequence | Kind::Choice | Kind::PreTraining) {
-        stack.once("", Block::new().linear("pooler", Role::TaskHead, d.hidden, d.hidden, true));
+    let groups = c
+        .layers("num_hidden_groups", 1)?
+        .saturating_mul(c.layers("inner_group_num", 1)?);
+    stack.layers(
+        groups.min(crate::model::config::MAX_LAYERS),
+        &Block::new().encoder_layer(d.hidden, d.intermediate),
+    );
+    if matches!(
+        kind,
+        Kind::Base | Kind::Sequence | Kind::Choice | Kind::PreTraining
+    ) {
+        stack.once(
+            "",
+            Block::new().linear("pooler", Role::TaskHead, d.hidden, d.hidden, true),
+        );
     }
     let tied = c.bool("tie_word_embeddings", true)?;
     let head = match kind {
@@ -203,8 +340,17 @@ pub fn albert(source: &Source<'_>) -> Result<Parts> {
         _ => task_head(c, kind, d.hidden, false)?,
     };
     let rows = labels(c)?;
-    stack.once("", head.when(kind == Kind::PreTraining, |block| block.linear("sop_classifier", Role::TaskHead, rows, d.hidden, true)));
-    finish(stack, named, tied && matches!(kind, Kind::MaskedLm | Kind::PreTraining))
+    stack.once(
+        "",
+        head.when(kind == Kind::PreTraining, |block| {
+            block.linear("sop_classifier", Role::TaskHead, rows, d.hidden, true)
+        }),
+    );
+    finish(
+        stack,
+        named,
+        tied && matches!(kind, Kind::MaskedLm | Kind::PreTraining),
+    )
 }
 
 /// distilbert: no token types, no pooler.
@@ -221,12 +367,17 @@ pub fn distilbert(source: &Source<'_>) -> Result<Parts> {
         .embedding("position_embeddings", Role::Position, d.positions, d.hidden)
         .layer_norm("embeddings.LayerNorm", d.hidden);
     stack.once("embeddings", embedding);
-    stack.layers(d.layers, &Block::new().encoder_layer(d.hidden, d.intermediate));
+    stack.layers(
+        d.layers,
+        &Block::new().encoder_layer(d.hidden, d.intermediate),
+    );
     let tied = c.bool("tie_word_embeddings", true)?;
     let deep = matches!(kind, Kind::Sequence | Kind::Choice);
     let head = match kind {
         Kind::MaskedLm => lm_head(d.hidden, d.hidden, d.vocab, tied),
-        _ => task_head(c, kind, d.hidden, false)?.when(deep, |block| block.linear("pre_classifier", Role::TaskHead, d.hidden, d.hidden, true)),
+        _ => task_head(c, kind, d.hidden, false)?.when(deep, |block| {
+            block.linear("pre_classifier", Role::TaskHead, d.hidden, d.hidden, true)
+        }),
     };
     stack.once("", head);
     finish(stack, named, tied && kind == Kind::MaskedLm)
@@ -235,7 +386,13 @@ pub fn distilbert(source: &Source<'_>) -> Result<Parts> {
 /// mpnet: relative positions shared by all layers beside learned ones.
 pub fn mpnet(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
-    let d = Dimensions::read(c, &Defaults { vocab: 30527, ..BERT })?;
+    let d = Dimensions::read(
+        c,
+        &Defaults {
+            vocab: 30527,
+            ..BERT
+        },
+    )?;
     let named = kind(source.class);
     let kind = named.unwrap_or(Kind::MaskedLm);
     let mut stack = Stack::bare(d.clone(), NO_HEAD, "encoder.layer.{i}", Part::Text);
@@ -243,14 +400,29 @@ pub fn mpnet(source: &Source<'_>) -> Result<Parts> {
         .embedding("word_embeddings", Role::Embedding, d.vocab, d.hidden)
         .embedding("position_embeddings", Role::Position, d.positions, d.hidden)
         .layer_norm("embeddings.LayerNorm", d.hidden)
-        .embedding("relative_attention_bias", Role::Position, c.int("relative_attention_num_buckets", 32)?, d.heads);
+        .embedding(
+            "relative_attention_bias",
+            Role::Position,
+            c.int("relative_attention_num_buckets", 32)?,
+            d.heads,
+        );
     stack.once("embeddings", embedding);
-    stack.layers(d.layers, &Block::new().encoder_layer(d.hidden, d.intermediate));
+    stack.layers(
+        d.layers,
+        &Block::new().encoder_layer(d.hidden, d.intermediate),
+    );
     if matches!(kind, Kind::Base | Kind::Choice) {
-        stack.once("", Block::new().linear("pooler.dense", Role::TaskHead, d.hidden, d.hidden, true));
+        stack.once(
+            "",
+            Block::new().linear("pooler.dense", Role::TaskHead, d.hidden, d.hidden, true),
+        );
     }
     let tied = c.bool("tie_word_embeddings", true)?;
-    let head = if kind == Kind::MaskedLm { lm_head(d.hidden, d.hidden, d.vocab, tied) } else { task_head(c, kind, d.hidden, true)? };
+    let head = if kind == Kind::MaskedLm {
+        lm_head(d.hidden, d.hidden, d.vocab, tied)
+    } else {
+        task_head(c, kind, d.hidden, true)?
+    };
     stack.once("", head);
     finish(stack, named, tied && kind == Kind::MaskedLm)
 }
@@ -264,48 +436,148 @@ fn position_kinds(c: Section<'_>) -> (bool, bool) {
 /// deberta: fused projections with biases of queries and values only, projections of positions.
 pub fn deberta(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
-    let d = Dimensions::read(c, &Defaults { vocab: 50265, ..BERT })?;
+    let d = Dimensions::read(
+        c,
+        &Defaults {
+            vocab: 50265,
+            ..BERT
+        },
+    )?;
     let relative = c.bool("relative_attention", false)?;
     let (to_position, from_position) = position_kinds(c);
     let talking = c.bool("talking_head", false)?;
     let layer = Block::new()
-        .linear("attention.self.in_proj", Role::Attention, mul(d.hidden, 3), d.hidden, false)
+        .linear(
+            "attention.self.in_proj",
+            Role::Attention,
+            mul(d.hidden, 3),
+            d.hidden,
+            false,
+        )
         .param("attention.self.q_bias", Role::Attention, &[d.hidden])
         .param("attention.self.v_bias", Role::Attention, &[d.hidden])
-        .when(talking, |block| block.linear("attention.self.head_logits_proj", Role::Attention, d.heads, d.heads, false).linear("attention.self.head_weights_proj", Role::Attention, d.heads, d.heads, false))
-        .when(relative && to_position, |block| block.linear("attention.self.pos_proj", Role::Attention, d.hidden, d.hidden, false))
-        .when(relative && from_position, |block| block.linear("attention.self.pos_q_proj", Role::Attention, d.hidden, d.hidden, true))
-        .linear("attention.output.dense", Role::Attention, d.hidden, d.hidden, true)
+        .when(talking, |block| {
+            block
+                .linear(
+                    "attention.self.head_logits_proj",
+                    Role::Attention,
+                    d.heads,
+                    d.heads,
+                    false,
+                )
+                .linear(
+                    "attention.self.head_weights_proj",
+                    Role::Attention,
+                    d.heads,
+                    d.heads,
+                    false,
+                )
+        })
+        .when(relative && to_position, |block| {
+            block.linear(
+                "attention.self.pos_proj",
+                Role::Attention,
+                d.hidden,
+                d.hidden,
+                false,
+            )
+        })
+        .when(relative && from_position, |block| {
+            block.linear(
+                "attention.self.pos_q_proj",
+                Role::Attention,
+                d.hidden,
+                d.hidden,
+                true,
+            )
+        })
+        .linear(
+            "attention.output.dense",
+            Role::Attention,
+            d.hidden,
+            d.hidden,
+            true,
+        )
         .layer_norm("attention.output.LayerNorm", d.hidden)
-        .plain_mlp("", d.hidden, d.intermediate, ["intermediate.dense", "output.dense"], true)
+        .plain_mlp(
+            "",
+            d.hidden,
+            d.intermediate,
+            ["intermediate.dense", "output.dense"],
+            true,
+        )
         .layer_norm("output.LayerNorm", d.hidden);
     let rows = relative_rows(c, d.positions, 0)?;
-    let extra = Block::new().when(relative, |block| block.embedding("rel_embeddings", Role::Position, rows, d.hidden));
+    let extra = Block::new().when(relative, |block| {
+        block.embedding("rel_embeddings", Role::Position, rows, d.hidden)
+    });
     disentangled(source, d, &layer, extra)
 }
 
 /// deberta-v2 (and v3): separate projections, shared with those of positions by `share_att_key`.
 pub fn deberta_v2(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
-    let d = Dimensions::read(c, &Defaults::of([128_100, 1536, 6144, 24, 24, 0, 0, 512], true))?;
+    let d = Dimensions::read(
+        c,
+        &Defaults::of([128_100, 1536, 6144, 24, 24, 0, 0, 512], true),
+    )?;
     let relative = c.bool("relative_attention", false)? && !c.bool("share_att_key", false)?;
     let (to_position, from_position) = position_kinds(c);
     let attention = Attention::new(d.hidden, 1, 1, d.hidden).biases(true, true);
     let layer = Block::new()
-        .attention_named("attention", &attention, ["self.query_proj", "self.key_proj", "self.value_proj", "output.dense"])
-        .when(relative && to_position, |block| block.linear("attention.self.pos_key_proj", Role::Attention, d.hidden, d.hidden, true))
-        .when(relative && from_position, |block| block.linear("attention.self.pos_query_proj", Role::Attention, d.hidden, d.hidden, true))
+        .attention_named(
+            "attention",
+            &attention,
+            [
+                "self.query_proj",
+                "self.key_proj",
+                "self.value_proj",
+                "output.dense",
+            ],
+        )
+        .when(relative && to_position, |block| {
+            block.linear(
+                "attention.self.pos_key_proj",
+                Role::Attention,
+                d.hidden,
+                d.hidden,
+                true,
+            )
+        })
+        .when(relative && from_position, |block| {
+            block.linear(
+                "attention.self.pos_query_proj",
+                Role::Attention,
+                d.hidden,
+                d.hidden,
+                true,
+            )
+        })
         .layer_norm("attention.output.LayerNorm", d.hidden)
-        .plain_mlp("", d.hidden, d.intermediate, ["intermediate.dense", "output.dense"], true)
+        .plain_mlp(
+            "",
+            d.hidden,
+            d.intermediate,
+            ["intermediate.dense", "output.dense"],
+            true,
+        )
         .layer_norm("output.LayerNorm", d.hidden);
     let buckets = c.int("position_buckets", 0).unwrap_or(0);
     let rows = relative_rows(c, d.positions, buckets)?;
-    let normed = c.str("norm_rel_ebd").is_some_and(|kinds| kinds.contains("layer_norm"));
+    let normed = c
+        .str("norm_rel_ebd")
+        .is_some_and(|kinds| kinds.contains("layer_norm"));
     let kernel = c.int("conv_kernel_size", 0)?;
     let extra = Block::new()
-        .when(c.bool("relative_attention", false)?, |block| block.embedding("rel_embeddings", Role::Position, rows, d.hidden))
+        .when(c.bool("relative_attention", false)?, |block| {
+            block.embedding("rel_embeddings", Role::Position, rows, d.hidden)
+        })
         .when(normed, |block| block.layer_norm("LayerNorm", d.hidden))
-        .when(kernel > 0, |block| block.conv("conv.conv", Role::Conv, &[d.hidden, d.hidden, kernel], true).layer_norm("conv.LayerNorm", d.hidden));
+        .when(kernel > 0, |block| {
+            block
+                .conv("conv.conv", Role::Conv, &[d.hidden, d.hidden, kernel], true)
+                .layer_norm("conv.LayerNorm", d.hidden)
+        });
     disentangled(source, d, &layer, extra)
 }
 
@@ -321,14 +593,24 @@ fn relative_rows(c: Section<'_>, positions: u64, buckets: u64) -> Result<u64> {
 fn disentangled(source: &Source<'_>, d: Dimensions, layer: &Block, extra: Block) -> Result<Parts> {
     let c = source.root;
     let named = kind(source.class);
-    let kind = named.unwrap_or(if source.root.has("model_type") { Kind::MaskedLm } else { Kind::Base });
+    let kind = named.unwrap_or(if source.root.has("model_type") {
+        Kind::MaskedLm
+    } else {
+        Kind::Base
+    });
     let width = c.int("embedding_size", d.hidden)?;
     let types = c.int("type_vocab_size", 0)?;
     let embedding = Block::new()
         .embedding("word_embeddings", Role::Embedding, d.vocab, width)
-        .when(c.bool("position_biased_input", true)?, |block| block.embedding("position_embeddings", Role::Position, d.positions, width))
-        .when(types > 0, |block| block.embedding("token_type_embeddings", Role::Position, types, width))
-        .when(width != d.hidden, |block| block.linear("embed_proj", Role::Projector, d.hidden, width, false))
+        .when(c.bool("position_biased_input", true)?, |block| {
+            block.embedding("position_embeddings", Role::Position, d.positions, width)
+        })
+        .when(types > 0, |block| {
+            block.embedding("token_type_embeddings", Role::Position, types, width)
+        })
+        .when(width != d.hidden, |block| {
+            block.linear("embed_proj", Role::Projector, d.hidden, width, false)
+        })
         .layer_norm("embeddings.LayerNorm", d.hidden);
     let mut stack = Stack::bare(d.clone(), NO_HEAD, "encoder.layer.{i}", Part::Text);
     stack.once("embeddings", embedding);
@@ -336,11 +618,23 @@ fn disentangled(source: &Source<'_>, d: Dimensions, layer: &Block, extra: Block)
     stack.once("encoder", extra);
     let pooled = c.int("pooler_hidden_size", d.hidden)?;
     if matches!(kind, Kind::Sequence | Kind::Choice) {
-        stack.once("", Block::new().linear("pooler.dense", Role::TaskHead, pooled, pooled, true));
+        stack.once(
+            "",
+            Block::new().linear("pooler.dense", Role::TaskHead, pooled, pooled, true),
+        );
     }
     let tied = c.bool("tie_word_embeddings", true)?;
     let head = match kind {
-        Kind::MaskedLm => lm_head(d.hidden, if c.bool("legacy", true)? { width } else { d.hidden }, d.vocab, tied),
+        Kind::MaskedLm => lm_head(
+            d.hidden,
+            if c.bool("legacy", true)? {
+                width
+            } else {
+                d.hidden
+            },
+            d.vocab,
+            tied,
+        ),
         _ => task_head(c, kind, d.hidden, false)?,
     };
     stack.once("", head);
@@ -350,19 +644,45 @@ fn disentangled(source: &Source<'_>, d: Dimensions, layer: &Block, extra: Block)
 /// modernbert: gated feed-forward layers, norms without bias, none before the first attention.
 pub fn modernbert(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
-    let d = Dimensions::read(c, &Defaults::of([50368, 768, 1152, 22, 12, 0, 0, 8192], true))?;
+    let d = Dimensions::read(
+        c,
+        &Defaults::of([50368, 768, 1152, 22, 12, 0, 0, 8192], true),
+    )?;
     let named = kind(source.class);
     let kind = named.unwrap_or(Kind::MaskedLm);
-    let norm = if c.bool("norm_bias", false)? { Norm::WeightBias } else { Norm::Weight };
+    let norm = if c.bool("norm_bias", false)? {
+        Norm::WeightBias
+    } else {
+        Norm::Weight
+    };
     let (attention_bias, mlp_bias) = (c.bool("attention_bias", false)?, c.bool("mlp_bias", false)?);
     let mut stack = Stack::bare(d.clone(), NO_HEAD, "layers.{i}", Part::Text);
-    stack.once("embeddings", Block::new().embedding("tok_embeddings", Role::Embedding, d.vocab, d.hidden).norm_of(norm, "norm", d.hidden));
+    stack.once(
+        "embeddings",
+        Block::new()
+            .embedding("tok_embeddings", Role::Embedding, d.vocab, d.hidden)
+            .norm_of(norm, "norm", d.hidden),
+    );
     for index in 0..d.layers {
         stack.layer(
             Block::new()
-                .when(index > 0, |block| block.norm_of(norm, "attn_norm", d.hidden))
-                .linear("attn.Wqkv", Role::Attention, mul(d.hidden, 3), d.hidden, attention_bias)
-                .linear("attn.Wo", Role::Attention, d.hidden, d.hidden, attention_bias)
+                .when(index > 0, |block| {
+                    block.norm_of(norm, "attn_norm", d.hidden)
+                })
+                .linear(
+                    "attn.Wqkv",
+                    Role::Attention,
+                    mul(d.hidden, 3),
+                    d.hidden,
+                    attention_bias,
+                )
+                .linear(
+                    "attn.Wo",
+                    Role::Attention,
+                    d.hidden,
+                    d.hidden,
+                    attention_bias,
+                )
                 .norm_of(norm, "mlp_norm", d.hidden)
                 .fused_gated_mlp("mlp", d.hidden, d.intermediate, ["Wi", "Wo"], mlp_bias),
         );
@@ -370,13 +690,28 @@ pub fn modernbert(source: &Source<'_>) -> Result<Parts> {
     stack.once("", Block::new().norm_of(norm, "final_norm", d.hidden));
     let tied = c.bool("tie_word_embeddings", true)?;
     if kind != Kind::Base {
-        stack.once("", Block::new().linear("head.dense", Role::TaskHead, d.hidden, d.hidden, c.bool("classifier_bias", false)?).norm_of(norm, "head.norm", d.hidden));
+        stack.once(
+            "",
+            Block::new()
+                .linear(
+                    "head.dense",
+                    Role::TaskHead,
+                    d.hidden,
+                    d.hidden,
+                    c.bool("classifier_bias", false)?,
+                )
+                .norm_of(norm, "head.norm", d.hidden),
+        );
     }
     let decoder_bias = c.bool("decoder_bias", true)?;
     let head = match kind {
         Kind::MaskedLm => Block::new()
-            .when(!tied, |block| block.linear("decoder", Role::Head, d.vocab, d.hidden, false))
-            .when(decoder_bias, |block| block.param("decoder.bias", Role::Head, &[d.vocab])),
+            .when(!tied, |block| {
+                block.linear("decoder", Role::Head, d.vocab, d.hidden, false)
+            })
+            .when(decoder_bias, |block| {
+                block.param("decoder.bias", Role::Head, &[d.vocab])
+            }),
         _ => task_head(c, kind, d.hidden, false)?,
     };
     stack.once("", head);

@@ -10,7 +10,11 @@ pub fn gemma(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([256000, 3072, 24576, 28, 16, 16, 256, 8192], true);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
-    Dense { attention: d.attention().biases(bias, bias), ..Dense::new(&d) }.build(c, d, &default, request)
+    Dense {
+        attention: d.attention().biases(bias, bias),
+        ..Dense::new(&d)
+    }
+    .build(c, d, &default, request)
 }
 
 /// gemma2: four norms a layer, sliding and full layers in turn.
@@ -18,8 +22,16 @@ pub fn gemma2(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([256000, 2304, 9216, 26, 8, 4, 256, 8192], true);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
-    let windows = windows(c, d.layers, Some(c.int("sliding_window", 4096)?), |index| index.is_multiple_of(2));
-    Dense { attention: d.attention().biases(bias, bias), norms: FOUR_NORMS, windows, ..Dense::new(&d) }.build(c, d, &default, request)
+    let windows = windows(c, d.layers, Some(c.int("sliding_window", 4096)?), |index| {
+        index.is_multiple_of(2)
+    });
+    Dense {
+        attention: d.attention().biases(bias, bias),
+        norms: FOUR_NORMS,
+        windows,
+        ..Dense::new(&d)
+    }
+    .build(c, d, &default, request)
 }
 
 /// vaultgemma: gemma2 with two norms a layer.
@@ -27,8 +39,15 @@ pub fn vaultgemma(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([256000, 2304, 9216, 26, 8, 4, 256, 8192], true);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
-    let windows = windows(c, d.layers, Some(c.int("sliding_window", 4096)?), |index| index.is_multiple_of(2));
-    Dense { attention: d.attention().biases(bias, bias), windows, ..Dense::new(&d) }.build(c, d, &default, request)
+    let windows = windows(c, d.layers, Some(c.int("sliding_window", 4096)?), |index| {
+        index.is_multiple_of(2)
+    });
+    Dense {
+        attention: d.attention().biases(bias, bias),
+        windows,
+        ..Dense::new(&d)
+    }
+    .build(c, d, &default, request)
 }
 
 /// gemma3_text: normalised queries and keys, five sliding layers to a full one.
@@ -37,6 +56,15 @@ pub fn gemma3(c: Section<'_>, request: Request) -> Result<Parts> {
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
     let every = c.divisor("sliding_window_pattern|_sliding_window_pattern", 6)?;
-    let windows: Vec<Window> = windows(c, d.layers, Some(c.int("sliding_window", 4096)?), |index| !(index + 1).is_multiple_of(every));
-    Dense { attention: d.attention().biases(bias, bias).qk_norm(QkNorm::PerHead), norms: FOUR_NORMS, windows, ..Dense::new(&d) }.build(c, d, &default, request)
+    let windows: Vec<Window> =
+        windows(c, d.layers, Some(c.int("sliding_window", 4096)?), |index| {
+            !(index + 1).is_multiple_of(every)
+        });
+    Dense {
+        attention: d.attention().biases(bias, bias).qk_norm(QkNorm::PerHead),
+        norms: FOUR_NORMS,
+        windows,
+        ..Dense::new(&d)
+    }
+    .build(c, d, &default, request)
 }

@@ -1,7 +1,7 @@
 //! GPT-2 and its relatives: learned positions or none, plain feed-forward layers, biased LayerNorms.
 //! gpt2, gpt_bigcode, gptj, codegen, gpt_neo, gpt_neox, openai-gpt, ctrl, xglm, biogpt.
 
-use super::blocks::{Attention, Block, Norm, Window};
+use super::blocks::{Block, Norm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
@@ -25,7 +25,11 @@ pub fn gpt2(c: Section<'_>, request: Request) -> Result<Parts> {
 /// gpt_bigcode: one KV head with `multi_query`, its default.
 pub fn gpt_bigcode(c: Section<'_>, request: Request) -> Result<Parts> {
     let mut d = sizes(c, &GPT2)?;
-    d.kv_heads = if c.bool("multi_query", true)? { 1 } else { d.heads };
+    d.kv_heads = if c.bool("multi_query", true)? {
+        1
+    } else {
+        d.heads
+    };
     let attention = d.attention().biases(true, true);
     let mut stack = positioned(c, d.clone(), true, request, d.positions)?;
     let layer = Block::new()
@@ -44,7 +48,11 @@ pub fn gptj(c: Section<'_>, request: Request) -> Result<Parts> {
     let mut stack = Stack::new(c, d.clone(), &default, request)?;
     let layer = Block::new()
         .layer_norm("ln_1", d.hidden)
-        .attention_named("attn", &d.attention(), ["q_proj", "k_proj", "v_proj", "out_proj"])
+        .attention_named(
+            "attn",
+            &d.attention(),
+            ["q_proj", "k_proj", "v_proj", "out_proj"],
+        )
         .cache(d.attention().cache(Window::Full))
         .plain_mlp("mlp", d.hidden, d.intermediate, ["fc_in", "fc_out"], true);
     stack.layers(d.layers, &layer);
@@ -58,7 +66,12 @@ pub fn codegen(c: Section<'_>, request: Request) -> Result<Parts> {
     let mut stack = Stack::new(c, d.clone(), &default, request)?;
     let layer = Block::new()
         .layer_norm("ln_1", d.hidden)
-        .fused_attention("attn", &d.attention(), ["qkv_proj", "out_proj"], Window::Full)
+        .fused_attention(
+            "attn",
+            &d.attention(),
+            ["qkv_proj", "out_proj"],
+            Window::Full,
+        )
         .plain_mlp("mlp", d.hidden, d.intermediate, ["fc_in", "fc_out"], true);
     stack.layers(d.layers, &layer);
     Ok(stack.finish(Norm::WeightBias, true))
@@ -73,13 +86,24 @@ pub fn gpt_neo(c: Section<'_>, request: Request) -> Result<Parts> {
     let kinds = c.strings("attention_layers");
     let mut stack = positioned(c, d.clone(), true, request, d.positions)?;
     for index in 0..d.layers {
-        let named = usize::try_from(index).ok().and_then(|index| kinds.get(index)).copied();
+        let named = usize::try_from(index)
+            .ok()
+            .and_then(|index| kinds.get(index))
+            .copied();
         let local = named.map_or(index % 2 == 1, |kind| kind == "local");
-        let window = if local { Window::Sliding(window) } else { Window::Full };
+        let window = if local {
+            Window::Sliding(window)
+        } else {
+            Window::Full
+        };
         stack.layer(
             Block::new()
                 .layer_norm("ln_1", d.hidden)
-                .attention_named("attn.attention", &attention, ["q_proj", "k_proj", "v_proj", "out_proj"])
+                .attention_named(
+                    "attn.attention",
+                    &attention,
+                    ["q_proj", "k_proj", "v_proj", "out_proj"],
+                )
                 .cache(attention.cache(window))
                 .layer_norm("ln_2", d.hidden)
                 .plain_mlp("mlp", d.hidden, d.intermediate, ["c_fc", "c_proj"], true),
@@ -96,9 +120,20 @@ pub fn gpt_neox(c: Section<'_>, request: Request) -> Result<Parts> {
     let mut stack = Stack::new(c, d.clone(), &default, request)?;
     let layer = Block::new()
         .layer_norm("input_layernorm", d.hidden)
-        .fused_attention("attention", &d.attention().biases(bias, bias), ["query_key_value", "dense"], Window::Full)
+        .fused_attention(
+            "attention",
+            &d.attention().biases(bias, bias),
+            ["query_key_value", "dense"],
+            Window::Full,
+        )
         .layer_norm("post_attention_layernorm", d.hidden)
-        .plain_mlp("mlp", d.hidden, d.intermediate, ["dense_h_to_4h", "dense_4h_to_h"], true);
+        .plain_mlp(
+            "mlp",
+            d.hidden,
+            d.intermediate,
+            ["dense_h_to_4h", "dense_4h_to_h"],
+            true,
+        );
     stack.layers(d.layers, &layer);
     Ok(stack.finish(Norm::WeightBias, false))
 }
@@ -107,16 +142,31 @@ pub fn gpt_neox(c: Section<'_>, request: Request) -> Result<Parts> {
 pub fn gpt_neox_japanese(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([32000, 2560, 0, 32, 32, 0, 0, 2048], true);
     let d = Dimensions::read(c, &default)?;
-    let width = d.hidden.saturating_mul(c.int("intermediate_multiple_size", 4)?);
+    let width = d
+        .hidden
+        .saturating_mul(c.int("intermediate_multiple_size", 4)?);
     let mut stack = Stack::new(c, d.clone(), &default, request)?;
     for index in 0..d.layers {
         stack.layer(
             Block::new()
                 .layer_norm("input_layernorm", d.hidden)
-                .fused_attention("attention", &d.attention(), ["query_key_value", "dense"], Window::Full)
-                .when(index + 1 == d.layers, |block| block.param("attention.dense_bias", Role::Attention, &[d.hidden]))
+                .fused_attention(
+                    "attention",
+                    &d.attention(),
+                    ["query_key_value", "dense"],
+                    Window::Full,
+                )
+                .when(index + 1 == d.layers, |block| {
+                    block.param("attention.dense_bias", Role::Attention, &[d.hidden])
+                })
                 .layer_norm("post_attention_layernorm", d.hidden)
-                .plain_mlp("mlp", d.hidden, width, ["dense_h_to_4h", "dense_4h_to_h"], false),
+                .plain_mlp(
+                    "mlp",
+                    d.hidden,
+                    width,
+                    ["dense_h_to_4h", "dense_4h_to_h"],
+                    false,
+                ),
         );
     }
     Ok(stack.finish(Norm::WeightBias, false))
@@ -130,7 +180,13 @@ pub fn openai_gpt(c: Section<'_>, request: Request) -> Result<Parts> {
     let layer = Block::new()
         .fused_attention("attn", &attention, ["c_attn", "c_proj"], Window::Full)
         .layer_norm("ln_1", d.hidden)
-        .plain_mlp("mlp", d.hidden, d.hidden.saturating_mul(4), ["c_fc", "c_proj"], true)
+        .plain_mlp(
+            "mlp",
+            d.hidden,
+            d.hidden.saturating_mul(4),
+            ["c_fc", "c_proj"],
+            true,
+        )
         .layer_norm("ln_2", d.hidden);
     stack.layers(d.layers, &layer);
     Ok(stack.finish(Norm::Bare, false))
@@ -144,7 +200,11 @@ pub fn ctrl(c: Section<'_>, request: Request) -> Result<Parts> {
     let mut stack = Stack::new(c, d.clone(), &default, request)?;
     let attention = d.attention().biases(true, true);
     let layer = Block::new()
-        .attention_named("multi_head_attention", &attention, ["Wq", "Wk", "Wv", "dense"])
+        .attention_named(
+            "multi_head_attention",
+            &attention,
+            ["Wq", "Wk", "Wv", "dense"],
+        )
         .cache(attention.cache(Window::Full))
         .plain_mlp("ffn", d.hidden, width, ["0", "2"], true)
         .layer_norm("layernorm1", d.hidden)
@@ -164,7 +224,10 @@ pub fn xglm(c: Section<'_>, request: Request) -> Result<Parts> {
 
 /// biogpt: learned positions with two more rows.
 pub fn biogpt(c: Section<'_>, request: Request) -> Result<Parts> {
-    let d = Dimensions::read(c, &Defaults::of([42384, 1024, 4096, 24, 16, 0, 0, 1024], true))?;
+    let d = Dimensions::read(
+        c,
+        &Defaults::of([42384, 1024, 4096, 24, 16, 0, 0, 1024], true),
+    )?;
     let rows = d.positions.saturating_add(2);
     fairseq(c, request, d, rows)
 }
@@ -173,7 +236,11 @@ fn fairseq(c: Section<'_>, request: Request, d: Dimensions, positions: u64) -> R
     let attention = d.attention().biases(true, true);
     let mut stack = positioned(c, d.clone(), true, request, positions)?;
     let layer = Block::new()
-        .attention_named("self_attn", &attention, ["q_proj", "k_proj", "v_proj", "out_proj"])
+        .attention_named(
+            "self_attn",
+            &attention,
+            ["q_proj", "k_proj", "v_proj", "out_proj"],
+        )
         .cache(attention.cache(Window::Full))
         .layer_norm("self_attn_layer_norm", d.hidden)
         .plain_mlp("", d.hidden, d.intermediate, ["fc1", "fc2"], true)
@@ -190,14 +257,17 @@ fn sizes(c: Section<'_>, default: &Defaults) -> Result<Dimensions> {
 }
 
 /// A stack with learned positions beside the embedding.
-pub fn positioned(c: Section<'_>, d: Dimensions, tied: bool, request: Request, rows: u64) -> Result<Stack> {
+pub fn positioned(
+    c: Section<'_>,
+    d: Dimensions,
+    tied: bool,
+    request: Request,
+    rows: u64,
+) -> Result<Stack> {
     let embedding = Block::new()
         .embedding("wte", Role::Embedding, d.vocab, d.hidden)
-        .when(rows > 0, |block| block.embedding("wpe", Role::Position, rows, d.hidden));
+        .when(rows > 0, |block| {
+            block.embedding("wpe", Role::Position, rows, d.hidden)
+        });
     Stack::with_embedding(c, d, tied, request, embedding)
-}
-
-/// Plain attention of equal heads with biases, as the encoders use it.
-pub fn even_attention(hidden: u64, heads: u64) -> Attention {
-    Attention::new(hidden, heads, heads, hidden / heads.max(1)).biases(true, true)
 }

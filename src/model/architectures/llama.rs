@@ -34,7 +34,13 @@ pub fn helium(c: Section<'_>, request: Request) -> Result<Parts> {
         .linear("self_attn.q_proj", Role::Attention, query, d.hidden, bias)
         .linear("self_attn.k_proj", Role::Attention, key, d.hidden, bias)
         .linear("self_attn.v_proj", Role::Attention, key, d.hidden, bias)
-        .linear("self_attn.o_proj", Role::Attention, d.hidden, d.hidden, false)
+        .linear(
+            "self_attn.o_proj",
+            Role::Attention,
+            d.hidden,
+            d.hidden,
+            false,
+        )
         .cache(attention.cache(Window::Full))
         .gated_mlp("mlp", d.hidden, d.intermediate, mlp_bias);
     stack.layers(d.layers, &layer);
@@ -46,7 +52,13 @@ pub fn internlm3(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([128512, 4096, 10240, 48, 32, 2, 128, 32768], false);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("bias|mlp_bias", false)?;
-    let dense = Dense { attention: d.attention().biases(c.bool("qkv_bias|attention_bias", false)?, bias), mlp_bias: bias, ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d
+            .attention()
+            .biases(c.bool("qkv_bias|attention_bias", false)?, bias),
+        mlp_bias: bias,
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -55,7 +67,10 @@ pub fn internlm(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([103168, 4096, 11008, 32, 32, 0, 0, 2048], false);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("bias", true)?;
-    let dense = Dense { attention: d.attention().biases(bias, bias), ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().biases(bias, bias),
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -64,7 +79,11 @@ pub fn internlm2(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([103168, 4096, 11008, 32, 32, 0, 0, 2048], false);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("bias", false)?;
-    let dense = Dense { attention: d.attention().biases(bias, bias), fused_qkv: true, ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().biases(bias, bias),
+        fused_qkv: true,
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -72,7 +91,10 @@ pub fn internlm2(c: Section<'_>, request: Request) -> Result<Parts> {
 pub fn baichuan(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([64000, 4096, 11008, 32, 32, 0, 0, 4096], false);
     let d = Dimensions::read(c, &default)?;
-    let dense = Dense { fused_qkv: true, ..Dense::new(&d) };
+    let dense = Dense {
+        fused_qkv: true,
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -80,7 +102,11 @@ pub fn baichuan(c: Section<'_>, request: Request) -> Result<Parts> {
 pub fn orion(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([84608, 4096, 15360, 40, 40, 40, 0, 4096], false);
     let d = Dimensions::read(c, &default)?;
-    let dense = Dense { norm: Norm::WeightBias, last_norm: Norm::WeightBias, ..Dense::new(&d) };
+    let dense = Dense {
+        norm: Norm::WeightBias,
+        last_norm: Norm::WeightBias,
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -88,8 +114,15 @@ pub fn orion(c: Section<'_>, request: Request) -> Result<Parts> {
 pub fn seed_oss(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([155136, 4096, 27648, 64, 80, 8, 128, 524288], false);
     let d = Dimensions::read(c, &default)?;
-    let attention = d.attention().biases(c.bool("attention_bias", true)?, c.bool("attention_out_bias", false)?);
-    let dense = Dense { attention, mlp_bias: c.bool("mlp_bias", false)?, ..Dense::new(&d) };
+    let attention = d.attention().biases(
+        c.bool("attention_bias", true)?,
+        c.bool("attention_out_bias", false)?,
+    );
+    let dense = Dense {
+        attention,
+        mlp_bias: c.bool("mlp_bias", false)?,
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -98,21 +131,43 @@ pub fn smollm3(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([128256, 2048, 11008, 36, 16, 4, 0, 32768], true);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
-    let window = if c.bool("use_sliding_window", false)? { c.int_opt("sliding_window")? } else { None };
+    let window = if c.bool("use_sliding_window", false)? {
+        c.int_opt("sliding_window")?
+    } else {
+        None
+    };
     let interval = c.divisor("no_rope_layer_interval", 4)?;
     let rotary = c.flags("no_rope_layers");
     let slides = |index: u64| match &rotary {
-        Some(list) => usize::try_from(index).ok().and_then(|index| list.get(index)).copied().unwrap_or(true),
+        Some(list) => usize::try_from(index)
+            .ok()
+            .and_then(|index| list.get(index))
+            .copied()
+            .unwrap_or(true),
         None => !(index + 1).is_multiple_of(interval),
     };
-    let dense = Dense { attention: d.attention().biases(bias, bias), mlp_bias: c.bool("mlp_bias", false)?, windows: windows(c, d.layers, window, slides), ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().biases(bias, bias),
+        mlp_bias: c.bool("mlp_bias", false)?,
+        windows: windows(c, d.layers, window, slides),
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
 /// mistral: every layer slides where the file names a window or leaves the key out.
 pub fn mistral(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([32000, 4096, 14336, 32, 32, 8, 0, 131072], false);
-    sliding(c, request, &default, if c.has("sliding_window") { c.int_opt("sliding_window")? } else { Some(4096) })
+    sliding(
+        c,
+        request,
+        &default,
+        if c.has("sliding_window") {
+            c.int_opt("sliding_window")?
+        } else {
+            Some(4096)
+        },
+    )
 }
 
 /// ministral: as mistral, with layer types.
@@ -122,7 +177,12 @@ pub fn ministral(c: Section<'_>, request: Request) -> Result<Parts> {
 
 /// ministral3: no window unless the file names one.
 pub fn ministral3(c: Section<'_>, request: Request) -> Result<Parts> {
-    sliding(c, request, &Defaults::of([131072, 4096, 14336, 34, 32, 8, 128, 262144], false), c.int_opt("sliding_window")?)
+    sliding(
+        c,
+        request,
+        &Defaults::of([131072, 4096, 14336, 34, 32, 8, 128, 262144], false),
+        c.int_opt("sliding_window")?,
+    )
 }
 
 /// cwm: one full layer in four, the first.
@@ -130,7 +190,11 @@ pub fn cwm(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([128256, 6144, 21504, 64, 48, 8, 128, 131072], false);
     let d = Dimensions::read(c, &default)?;
     let window = Some(c.int("sliding_window", 8192)?);
-    let dense = Dense { mlp_bias: c.bool("mlp_bias", false)?, windows: windows(c, d.layers, window, |index| !index.is_multiple_of(4)), ..Dense::new(&d) };
+    let dense = Dense {
+        mlp_bias: c.bool("mlp_bias", false)?,
+        windows: windows(c, d.layers, window, |index| !index.is_multiple_of(4)),
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -139,7 +203,12 @@ pub fn arcee(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([32000, 2560, 18432, 32, 32, 0, 0, 4096], false);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
-    let dense = Dense { attention: d.attention().biases(bias, bias), mlp: Mlp::Plain("up_proj", "down_proj"), mlp_bias: c.bool("mlp_bias", false)?, ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().biases(bias, bias),
+        mlp: Mlp::Plain("up_proj", "down_proj"),
+        mlp_bias: c.bool("mlp_bias", false)?,
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -163,21 +232,37 @@ pub fn jais2(c: Section<'_>, request: Request) -> Result<Parts> {
 pub fn exaone4(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([102400, 4096, 16384, 32, 32, 32, 0, 2048], false);
     let d = Dimensions::read(c, &default)?;
-    let window = if c.has("sliding_window") { c.int_opt("sliding_window")? } else { Some(4096) };
+    let window = if c.has("sliding_window") {
+        c.int_opt("sliding_window")?
+    } else {
+        Some(4096)
+    };
     // The pattern is a number (every n-th layer is full) or letters (`LLLG`: L looks back a window).
     let letters = c.str("sliding_window_pattern").unwrap_or("").as_bytes();
-    let every = if letters.is_empty() { c.int("sliding_window_pattern", 4)?.max(1) } else { 1 };
+    let every = if letters.is_empty() {
+        c.int("sliding_window_pattern", 4)?.max(1)
+    } else {
+        1
+    };
     let slides = |index: u64| match usize::try_from(index) {
         Ok(index) if !letters.is_empty() => letters.get(index % letters.len()) == Some(&b'L'),
         _ => !(index + 1).is_multiple_of(every),
     };
-    let dense = Dense { attention: d.attention().qk_norm(QkNorm::PerHead), windows: windows(c, d.layers, window, slides), ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().qk_norm(QkNorm::PerHead),
+        windows: windows(c, d.layers, window, slides),
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
 /// exaone (third generation, remote code): Llama under other names.
 pub fn exaone(c: Section<'_>, request: Request) -> Result<Parts> {
-    with_bias_keys(c, request, &Defaults::of([102400, 4096, 14336, 32, 32, 8, 0, 2048], false))
+    with_bias_keys(
+        c,
+        request,
+        &Defaults::of([102400, 4096, 14336, 32, 32, 8, 0, 2048], false),
+    )
 }
 
 /// hunyuan_v1_dense: normalised queries and keys.
@@ -185,7 +270,10 @@ pub fn hunyuan_dense(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([290943, 4096, 11008, 32, 32, 0, 0, 2048], false);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
-    let dense = Dense { attention: d.attention().biases(bias, bias).qk_norm(QkNorm::PerHead), ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().biases(bias, bias).qk_norm(QkNorm::PerHead),
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -194,7 +282,11 @@ pub fn ernie4_5(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([103424, 1024, 3072, 18, 16, 2, 128, 131072], true);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("use_bias", false)?;
-    let dense = Dense { attention: d.attention().biases(bias, bias), mlp_bias: bias, ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().biases(bias, bias),
+        mlp_bias: bias,
+        ..Dense::new(&d)
+    };
     dense.build(c, d, &default, request)
 }
 
@@ -203,10 +295,18 @@ pub fn bitnet(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([128256, 2560, 6912, 30, 20, 5, 0, 2048], false);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
-    let dense = Dense { attention: d.attention().biases(bias, bias), ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().biases(bias, bias),
+        ..Dense::new(&d)
+    };
     let mut stack = super::decoder::Stack::new(c, d.clone(), &default, request)?;
     for index in 0..d.layers {
-        stack.layer(dense.layer(index, d.intermediate).norm("self_attn.attn_sub_norm", d.hidden).norm("mlp.ffn_sub_norm", d.intermediate));
+        stack.layer(
+            dense
+                .layer(index, d.intermediate)
+                .norm("self_attn.attn_sub_norm", d.hidden)
+                .norm("mlp.ffn_sub_norm", d.intermediate),
+        );
     }
     Ok(stack.finish(Norm::Weight, false))
 }
@@ -220,7 +320,11 @@ pub fn stablelm(c: Section<'_>, request: Request) -> Result<Parts> {
         attention: d.attention().biases(c.bool("use_qkv_bias", false)?, false),
         norm: Norm::WeightBias,
         last_norm: Norm::WeightBias,
-        norms: if parallel { &["input_layernorm"] } else { super::dense::TWO_NORMS },
+        norms: if parallel {
+            &["input_layernorm"]
+        } else {
+            super::dense::TWO_NORMS
+        },
         ..Dense::new(&d)
     };
     let qk_norm = c.bool("qk_layernorm", false)?;
@@ -230,7 +334,10 @@ pub fn stablelm(c: Section<'_>, request: Request) -> Result<Parts> {
         let widths = |block: super::blocks::Block| {
             block
                 .norm("self_attn.q_layernorm", d.heads.saturating_mul(d.head_dim))
-                .norm("self_attn.k_layernorm", d.kv_heads.saturating_mul(d.head_dim))
+                .norm(
+                    "self_attn.k_layernorm",
+                    d.kv_heads.saturating_mul(d.head_dim),
+                )
         };
         stack.layer(dense.layer(index, d.intermediate).when(qk_norm, widths));
     }
@@ -273,12 +380,25 @@ pub fn starcoder2(c: Section<'_>, request: Request) -> Result<Parts> {
 fn with_bias_keys(c: Section<'_>, request: Request, default: &Defaults) -> Result<Parts> {
     let d = Dimensions::read(c, default)?;
     let bias = c.bool("attention_bias", false)?;
-    let dense = Dense { attention: d.attention().biases(bias, bias), mlp_bias: c.bool("mlp_bias", false)?, ..Dense::new(&d) };
+    let dense = Dense {
+        attention: d.attention().biases(bias, bias),
+        mlp_bias: c.bool("mlp_bias", false)?,
+        ..Dense::new(&d)
+    };
     dense.build(c, d, default, request)
 }
 
-fn sliding(c: Section<'_>, request: Request, default: &Defaults, window: Option<u64>) -> Result<Parts> {
+fn sliding(
+    c: Section<'_>,
+    request: Request,
+    default: &Defaults,
+    window: Option<u64>,
+) -> Result<Parts> {
     let d = Dimensions::read(c, default)?;
     let windows: Vec<Window> = windows(c, d.layers, window, |_| true);
-    Dense { windows, ..Dense::new(&d) }.build(c, d, default, request)
+    Dense {
+        windows,
+        ..Dense::new(&d)
+    }
+    .build(c, d, default, request)
 }

@@ -5,36 +5,36 @@
 //! them for their text part.
 
 pub mod blocks;
-pub mod decoder;
-pub mod dense;
 mod bloom;
 mod classes;
 mod cohere;
+mod conformer;
+mod decilm;
+pub mod decoder;
 mod deepseek;
+mod deepseek_v4;
+pub mod dense;
+mod encoder;
 mod gemma;
+mod gemma_next;
 mod glm;
 mod gpt;
+mod hybrid;
+mod image;
 mod llama;
 mod mixers;
 mod mixtral;
 mod olmo;
 mod phi;
 mod qwen;
-mod sparse;
-mod hybrid;
 mod qwen_next;
-mod gemma_next;
-mod deepseek_v4;
-mod decilm;
-mod encoder;
+mod recent;
 mod seq2seq;
+mod sparse;
 mod speech;
-mod conformer;
-mod image;
+mod unknown;
 mod vision;
 pub(crate) mod vlm;
-mod recent;
-mod unknown;
 
 use self::decoder::{Parts, Request, Task};
 use super::config::{Result, Section};
@@ -60,10 +60,19 @@ impl Source<'_> {
     /// The head that the class puts on the model.
     pub fn task(&self) -> Result<Task> {
         Ok(match self.class {
-            class if class.ends_with("ForSequenceClassification") => Task::Sequence(labels(self.root)?),
+            class if class.ends_with("ForSequenceClassification") => {
+                Task::Sequence(labels(self.root)?)
+            }
             class if class.ends_with("ForTokenClassification") => Task::Token(labels(self.root)?),
             class if class.ends_with("ForQuestionAnswering") => Task::Question,
-            class if class.ends_with("Model") && !class.ends_with("LMHeadModel") && class != "ChatGLMModel" && class != "InternVLChatModel" => Task::Bare,
+            class
+                if class.ends_with("Model")
+                    && !class.ends_with("LMHeadModel")
+                    && class != "ChatGLMModel"
+                    && class != "InternVLChatModel" =>
+            {
+                Task::Bare
+            }
             _ => Task::Causal,
         })
     }
@@ -81,8 +90,22 @@ pub fn labels(c: Section<'_>) -> Result<u64> {
 pub fn build(source: &Source<'_>) -> Result<Parts> {
     let mut parts = match (whole(source), text(source.model_type)) {
         (Some(whole), _) => whole(source)?,
-        (None, Some(text)) => text(source.root, Request { task: source.task()?, tied: None })?,
-        (None, None) => return unknown::estimate(source, Request { task: source.task()?, tied: None }),
+        (None, Some(text)) => text(
+            source.root,
+            Request {
+                task: source.task()?,
+                tied: None,
+            },
+        )?,
+        (None, None) => {
+            return unknown::estimate(
+                source,
+                Request {
+                    task: source.task()?,
+                    tied: None,
+                },
+            );
+        }
     };
     if parts.inexact.is_none() {
         parts.inexact = classes::doubt(source);
@@ -172,7 +195,10 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
 
 /// The builder of a model that is more than one language model.
 fn whole(source: &Source<'_>) -> Option<WholeBuild> {
-    WHOLE.iter().find(|(name, _)| *name == source.model_type).map(|(_, build)| *build)
+    WHOLE
+        .iter()
+        .find(|(name, _)| *name == source.model_type)
+        .map(|(_, build)| *build)
 }
 
 /// Families of language models by `model_type`.
@@ -326,7 +352,9 @@ pub const TEXT: &[(&str, TextBuild)] = &[
 
 /// The builder of a family of language models.
 pub fn text(model_type: &str) -> Option<TextBuild> {
-    TEXT.iter().find(|(name, _)| *name == model_type).map(|(_, build)| *build)
+    TEXT.iter()
+        .find(|(name, _)| *name == model_type)
+        .map(|(_, build)| *build)
 }
 
 /// The family of a file: `model_type` under its common name, else what the class implies.
@@ -334,7 +362,10 @@ pub fn model_type(root: Section<'_>, class: &str) -> String {
     match root.str("model_type") {
         Some("phi-msft") => "phi".to_owned(),
         Some(named) if !named.is_empty() => named.to_owned(),
-        _ => of_class(class).or_else(|| of_keys(root)).unwrap_or_default().to_owned(),
+        _ => of_class(class)
+            .or_else(|| of_keys(root))
+            .unwrap_or_default()
+            .to_owned(),
     }
 }
 
@@ -358,9 +389,17 @@ fn of_keys(root: Section<'_>) -> Option<&'static str> {
 
 /// The family that a class belongs to: `Qwen3MoeForCausalLM` is of `qwen3_moe`.
 fn of_class(class: &str) -> Option<&'static str> {
-    let stem = ["For", "LMHeadModel", "Model"].iter().find_map(|end| class.find(end)).map_or(class, |end| class.get(..end).unwrap_or(class));
+    let stem = ["For", "LMHeadModel", "Model"]
+        .iter()
+        .find_map(|end| class.find(end))
+        .map_or(class, |end| class.get(..end).unwrap_or(class));
     let plain = |name: &str| name.replace(['_', '-'], "").to_ascii_lowercase();
     let wanted = plain(stem);
-    let names = WHOLE.iter().map(|(name, _)| *name).chain(TEXT.iter().map(|(name, _)| *name));
-    names.into_iter().find(|name| plain(name) == wanted || plain(name) == format!("{wanted}text"))
+    let names = WHOLE
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(TEXT.iter().map(|(name, _)| *name));
+    names
+        .into_iter()
+        .find(|name| plain(name) == wanted || plain(name) == format!("{wanted}text"))
 }

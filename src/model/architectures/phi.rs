@@ -10,7 +10,11 @@ use crate::model::inventory::Role;
 pub fn phi(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([51200, 2048, 8192, 24, 32, 0, 0, 2048], false);
     let d = Dimensions::read(c, &default)?;
-    let qk_norm = if c.bool("qk_layernorm", false)? { QkNorm::PerHeadBias } else { QkNorm::Off };
+    let qk_norm = if c.bool("qk_layernorm", false)? {
+        QkNorm::PerHeadBias
+    } else {
+        QkNorm::Off
+    };
     let dense = Dense {
         attention: d.attention().biases(true, true).qk_norm(qk_norm),
         mlp: Mlp::Plain("fc1", "fc2"),
@@ -29,7 +33,13 @@ pub fn phi3(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([32064, 3072, 8192, 32, 32, 0, 0, 4096], false);
     let d = Dimensions::read(c, &default)?;
     let windows: Vec<Window> = windows(c, d.layers, c.int_opt("sliding_window")?, |_| true);
-    Dense { fused_qkv: true, mlp: Mlp::Fused, windows, ..Dense::new(&d) }.build(c, d, &default, request)
+    Dense {
+        fused_qkv: true,
+        mlp: Mlp::Fused,
+        windows,
+        ..Dense::new(&d)
+    }
+    .build(c, d, &default, request)
 }
 
 /// phi3small (remote code): biases everywhere, LayerNorms with bias, a fused gate and up projection.
@@ -53,7 +63,10 @@ pub fn phi3small(c: Section<'_>, request: Request) -> Result<Parts> {
 pub fn phimoe(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([32064, 4096, 6400, 32, 32, 8, 0, 131072], false);
     let mut d = Dimensions::read(c, &default)?;
-    let (experts, active) = (c.int("num_local_experts", 16)?, c.int("num_experts_per_tok", 2)?);
+    let (experts, active) = (
+        c.int("num_local_experts", 16)?,
+        c.int("num_experts_per_tok", 2)?,
+    );
     (d.experts, d.active_experts, d.expert_width) = (experts, active, d.intermediate);
     let bias = c.bool("attention_bias", false)?;
     let window = c.int_opt("sliding_window")?;
@@ -63,7 +76,14 @@ pub fn phimoe(c: Section<'_>, request: Request) -> Result<Parts> {
         windows: windows(c, d.layers, window, |_| true),
         ..Dense::new(&d)
     };
-    let moe = Moe { hidden: d.hidden, experts, active, width: d.intermediate, router_bias: false, expert_bias: false };
+    let moe = Moe {
+        hidden: d.hidden,
+        experts,
+        active,
+        width: d.intermediate,
+        router_bias: false,
+        expert_bias: false,
+    };
     let layers = d.layers;
     let mut stack = Stack::new(c, d, &default, request)?;
     for index in 0..layers {
@@ -78,6 +98,18 @@ pub fn phi3_v_projector(hidden: u64, image: u64) -> super::blocks::Block {
     super::blocks::Block::new()
         .param("vision_embed_tokens.glb_GN", Role::Scale, &[1, 1, wide])
         .param("vision_embed_tokens.sub_GN", Role::Scale, &[1, 1, 1, wide])
-        .linear("vision_embed_tokens.img_projection.0", Role::Projector, hidden, wide, true)
-        .linear("vision_embed_tokens.img_projection.2", Role::Projector, hidden, hidden, true)
+        .linear(
+            "vision_embed_tokens.img_projection.0",
+            Role::Projector,
+            hidden,
+            wide,
+            true,
+        )
+        .linear(
+            "vision_embed_tokens.img_projection.2",
+            Role::Projector,
+            hidden,
+            hidden,
+            true,
+        )
 }

@@ -38,15 +38,27 @@ pub struct Experts {
 /// Spellings of the number of routed experts.
 pub const COUNT: &str = "n_routed_experts|num_experts|num_local_experts|moe_num_experts|n_experts";
 /// Spellings of the number of experts a token passes.
-pub const ACTIVE: &str = "num_experts_per_tok|num_experts_per_token|moe_topk|moe_k|top_k_experts|experts_per_token";
+pub const ACTIVE: &str =
+    "num_experts_per_tok|num_experts_per_token|moe_topk|moe_k|top_k_experts|experts_per_token";
 /// Spellings of the number of shared experts.
-pub const SHARED: &str = "n_shared_experts|num_shared_experts|moe_num_shared_experts|num_shared_expert|n_shared_expert";
+pub const SHARED: &str =
+    "n_shared_experts|num_shared_experts|moe_num_shared_experts|num_shared_expert|n_shared_expert";
 
 impl Sparse {
     /// Reads the keys of the DeepSeek form: dense layers first, then routed and shared experts.
     pub fn read(c: Section<'_>, d: &mut Dimensions, default: Experts) -> Result<Self> {
-        let width = c.int("moe_intermediate_size|expert_ffn_hidden_size|moe_ffn_hidden_size", default.width)?;
-        let moe = Moe { hidden: d.hidden, experts: c.int(COUNT, default.count)?, active: c.int(ACTIVE, default.active)?, width, router_bias: false, expert_bias: false };
+        let width = c.int(
+            "moe_intermediate_size|expert_ffn_hidden_size|moe_ffn_hidden_size",
+            default.width,
+        )?;
+        let moe = Moe {
+            hidden: d.hidden,
+            experts: c.int(COUNT, default.count)?,
+            active: c.int(ACTIVE, default.active)?,
+            width,
+            router_bias: false,
+            expert_bias: false,
+        };
         (d.experts, d.active_experts, d.expert_width) = (moe.experts, moe.active, moe.width);
         let shared = match (c.raw(SHARED), c.int_opt(SHARED)?) {
             (_, Some(count)) => count,
@@ -54,7 +66,10 @@ impl Sparse {
             (Some(_), None) => 0,
             (None, None) => default.shared,
         };
-        let first = c.int("first_k_dense_replace|num_dense_layers|n_dense_layers", default.dense_layers)?;
+        let first = c.int(
+            "first_k_dense_replace|num_dense_layers|n_dense_layers",
+            default.dense_layers,
+        )?;
         let types = c.strings("mlp_layer_types");
         let every = c.ints("moe_layer_freq")?.unwrap_or_default();
         let sparse = |index: u64| {
@@ -66,12 +81,23 @@ impl Sparse {
                 _ => index >= first,
             }
         };
-        Ok(Self { moe, shared: shared.saturating_mul(width), dense: d.intermediate, layers: (0..d.layers).map(sparse).collect(), bias: false })
+        Ok(Self {
+            moe,
+            shared: shared.saturating_mul(width),
+            dense: d.intermediate,
+            layers: (0..d.layers).map(sparse).collect(),
+            bias: false,
+        })
     }
 
     /// Whether a layer has experts.
     pub fn has_experts(&self, index: u64) -> bool {
-        self.moe.experts > 0 && usize::try_from(index).ok().and_then(|index| self.layers.get(index)).copied().unwrap_or(true)
+        self.moe.experts > 0
+            && usize::try_from(index)
+                .ok()
+                .and_then(|index| self.layers.get(index))
+                .copied()
+                .unwrap_or(true)
     }
 
     /// Adds the feed-forward part of a layer.
@@ -80,6 +106,14 @@ impl Sparse {
             return block.gated_mlp("mlp", self.moe.hidden, self.dense, self.bias);
         }
         let (hidden, shared) = (self.moe.hidden, self.shared);
-        block.moe("mlp", &self.moe).when(shared > 0, |block| block.gated("mlp.shared_experts", Role::SharedExpert, hidden, shared, self.bias))
+        block.moe("mlp", &self.moe).when(shared > 0, |block| {
+            block.gated(
+                "mlp.shared_experts",
+                Role::SharedExpert,
+                hidden,
+                shared,
+                self.bias,
+            )
+        })
     }
 }

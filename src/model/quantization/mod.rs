@@ -49,7 +49,9 @@ impl Dtype {
             "float32" | "float" | "fp32" => Dtype::Float32,
             "float16" | "half" | "fp16" => Dtype::Float16,
             "bfloat16" | "bf16" => Dtype::Bfloat16,
-            "float8" | "fp8" | "float8_e4m3fn" | "float8_e5m2" | "fp8_e4m3" | "fp8_e5m2" => Dtype::Float8,
+            "float8" | "fp8" | "float8_e4m3fn" | "float8_e5m2" | "fp8_e4m3" | "fp8_e5m2" => {
+                Dtype::Float8
+            }
             "int8" => Dtype::Int8,
             _ => return None,
         })
@@ -146,26 +148,59 @@ impl Scheme {
     pub fn bytes(self, out: u64, input: u64) -> u128 {
         let (o, i) = (u128::from(out), u128::from(input));
         let all = o.saturating_mul(i);
-        let groups = |group: u64| if group == 0 { 1 } else { i.div_ceil(u128::from(group)) };
+        let groups = |group: u64| {
+            if group == 0 {
+                1
+            } else {
+                i.div_ceil(u128::from(group))
+            }
+        };
         let bits = |bits: u64| all.saturating_mul(u128::from(bits)).div_ceil(8);
         match self {
-            Scheme::Gptq { bits: b, group } => bits(b) + o * groups(group) * 2 + (o * groups(group) * u128::from(b)).div_ceil(8) + i * 4,
-            Scheme::Awq { bits: b, group } => bits(b) + o * groups(group) * 2 + (o * groups(group) * u128::from(b)).div_ceil(8),
+            Scheme::Gptq { bits: b, group } => {
+                bits(b)
+                    + o * groups(group) * 2
+                    + (o * groups(group) * u128::from(b)).div_ceil(8)
+                    + i * 4
+            }
+            Scheme::Awq { bits: b, group } => {
+                bits(b) + o * groups(group) * 2 + (o * groups(group) * u128::from(b)).div_ceil(8)
+            }
             Scheme::Bnb4 { double: false } => all.div_ceil(2) + 64 + all.div_ceil(64) * 4,
-            Scheme::Bnb4 { double: true } => all.div_ceil(2) + 64 + all.div_ceil(64) + all.div_ceil(16384) * 4 + 1024,
+            Scheme::Bnb4 { double: true } => {
+                all.div_ceil(2) + 64 + all.div_ceil(64) + all.div_ceil(16384) * 4 + 1024
+            }
             Scheme::Bnb8 => all + o * 4 + 1,
-            Scheme::Fp8Block { rows, columns } => all + o.div_ceil(u128::from(rows.max(1))) * i.div_ceil(u128::from(columns.max(1))) * 4,
+            Scheme::Fp8Block { rows, columns } => {
+                all + o.div_ceil(u128::from(rows.max(1)))
+                    * i.div_ceil(u128::from(columns.max(1)))
+                    * 4
+            }
             Scheme::Fp8Tensor { activations } => all + if activations { 8 } else { 4 },
             Scheme::Channel8 => all + o * 2,
             Scheme::Fbgemm => all + o * 2 + 4,
-            Scheme::Packed { bits: b, group } => (i * u128::from(b)).div_ceil(32) * 4 * o + o * groups(group) * 2 + 16,
+            Scheme::Packed { bits: b, group } => {
+                (i * u128::from(b)).div_ceil(32) * 4 * o + o * groups(group) * 2 + 16
+            }
             Scheme::Mxfp4 => all.div_ceil(2) + all.div_ceil(32),
             Scheme::Nvfp4 => all.div_ceil(2) + all.div_ceil(16) + 8,
-            Scheme::ScaleAndZero { bits: b, group } => bits(b) + all.div_ceil(u128::from(group.max(1))) * 4,
-            Scheme::Aqlm { books, bits: b, inputs, outputs } => {
+            Scheme::ScaleAndZero { bits: b, group } => {
+                bits(b) + all.div_ceil(u128::from(group.max(1))) * 4
+            }
+            Scheme::Aqlm {
+                books,
+                bits: b,
+                inputs,
+                outputs,
+            } => {
                 let (inputs, outputs) = (u128::from(inputs.max(1)), u128::from(outputs.max(1)));
-                let codes = o.div_ceil(outputs) * i.div_ceil(inputs) * u128::from(books) * u128::from(b.div_ceil(8));
-                codes + u128::from(books) * (1u128 << b.min(32)) * inputs * outputs * 2 + o.div_ceil(outputs) * 2
+                let codes = o.div_ceil(outputs)
+                    * i.div_ceil(inputs)
+                    * u128::from(books)
+                    * u128::from(b.div_ceil(8));
+                codes
+                    + u128::from(books) * (1u128 << b.min(32)) * inputs * outputs * 2
+                    + o.div_ceil(outputs) * 2
             }
             Scheme::Bitnet => all.div_ceil(4) + 2,
         }
@@ -203,7 +238,13 @@ pub struct Quantization {
 impl Quantization {
     /// A scheme that a user asks for on all linear layers but the head.
     pub fn of(method: &str, scheme: Scheme) -> Self {
-        Self { method: method.to_owned(), summary: String::new(), exact: true, rules: vec![(Where::Layers, scheme)], skip: Names::default() }
+        Self {
+            method: method.to_owned(),
+            summary: String::new(),
+            exact: true,
+            rules: vec![(Where::Layers, scheme)],
+            skip: Names::default(),
+        }
     }
 
     /// Whether the format is known.
@@ -222,26 +263,45 @@ impl Quantization {
         }
         let applies = |place: &Where| match place {
             Where::Layers => tensor.role != Role::Head && tensor.role != Role::Embedding,
-            Where::TextLayers => group.layer && !matches!(group.part, super::inventory::Part::Vision | super::inventory::Part::Audio | super::inventory::Part::Projector),
+            Where::TextLayers => {
+                group.layer
+                    && !matches!(
+                        group.part,
+                        super::inventory::Part::Vision
+                            | super::inventory::Part::Audio
+                            | super::inventory::Part::Projector
+                    )
+            }
             Where::Linear => true,
             Where::Experts => tensor.role == Role::Expert,
             Where::Named(list) => list.matches(&name),
         };
-        self.rules.iter().find(|(place, _)| applies(place)).map(|(_, scheme)| *scheme)
+        self.rules
+            .iter()
+            .find(|(place, _)| applies(place))
+            .map(|(_, scheme)| *scheme)
     }
 }
 
 /// The dtype that the file names: outermost, else that of the text part.
 pub fn dtype(root: Section<'_>) -> Option<Dtype> {
     let text = root.section(super::architectures::vlm::TEXT);
-    let named = root.str("dtype|torch_dtype").or_else(|| text.str("dtype|torch_dtype"));
+    let named = root
+        .str("dtype|torch_dtype")
+        .or_else(|| text.str("dtype|torch_dtype"));
     named.and_then(Dtype::parse)
 }
 
 /// Bytes of all weights as stored.
-pub fn stored_bytes(inventory: &Inventory, dtype: Dtype, quantization: Option<&Quantization>) -> u128 {
+pub fn stored_bytes(
+    inventory: &Inventory,
+    dtype: Dtype,
+    quantization: Option<&Quantization>,
+) -> u128 {
     let plain = |elements: u128| elements.saturating_mul(u128::from(dtype.bytes()));
-    let Some(quantization) = quantization else { return plain(inventory.total()) };
+    let Some(quantization) = quantization else {
+        return plain(inventory.total());
+    };
     let mut sum: u128 = 0;
     for group in &inventory.groups {
         for tensor in &group.tensors {
@@ -270,11 +330,44 @@ mod tests {
     #[test]
     fn bytes_of_a_square_matrix() {
         let n = 4096 * 4096;
-        assert_eq!(Scheme::Gptq { bits: 4, group: 128 }.bytes(4096, 4096), n / 2 + 32 * 4096 * 2 + 32 * 4096 / 2 + 4096 * 4);
-        assert_eq!(Scheme::Awq { bits: 4, group: 128 }.bytes(4096, 4096), n / 2 + 32 * 4096 * 2 + 32 * 4096 / 2);
-        assert_eq!(Scheme::Bnb4 { double: false }.bytes(4096, 4096), n / 2 + 64 + n / 16);
-        assert_eq!(Scheme::Fp8Block { rows: 128, columns: 128 }.bytes(4096, 4096), n + 32 * 32 * 4);
+        assert_eq!(
+            Scheme::Gptq {
+                bits: 4,
+                group: 128
+            }
+            .bytes(4096, 4096),
+            n / 2 + 32 * 4096 * 2 + 32 * 4096 / 2 + 4096 * 4
+        );
+        assert_eq!(
+            Scheme::Awq {
+                bits: 4,
+                group: 128
+            }
+            .bytes(4096, 4096),
+            n / 2 + 32 * 4096 * 2 + 32 * 4096 / 2
+        );
+        assert_eq!(
+            Scheme::Bnb4 { double: false }.bytes(4096, 4096),
+            n / 2 + 64 + n / 16
+        );
+        assert_eq!(
+            Scheme::Fp8Block {
+                rows: 128,
+                columns: 128
+            }
+            .bytes(4096, 4096),
+            n + 32 * 32 * 4
+        );
         assert_eq!(Scheme::Mxfp4.bytes(4096, 4096), n / 2 + n / 32);
-        assert_eq!(Scheme::Aqlm { books: 1, bits: 16, inputs: 8, outputs: 1 }.bytes(4096, 4096), n / 8 * 2 + 65536 * 8 * 2 + 2 * 4096);
+        assert_eq!(
+            Scheme::Aqlm {
+                books: 1,
+                bits: 16,
+                inputs: 8,
+                outputs: 1
+            }
+            .bytes(4096, 4096),
+            n / 8 * 2 + 65536 * 8 * 2 + 2 * 4096
+        );
     }
 }
