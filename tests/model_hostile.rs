@@ -124,7 +124,7 @@ fn use_up(model: &model::Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn any_keys_and_values_of_any_family(family in prop::sample::select(families()), members in prop::collection::vec((key(), value()), 0..24)) {

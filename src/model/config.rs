@@ -10,7 +10,9 @@ use super::json::{JsonError, Node, Span, Value};
 /// Largest number accepted for a size: beyond it no product of two sizes is meaningful.
 pub const MAX_SIZE: u64 = 1 << 36;
 /// Most layers that are walked one by one.
-pub const MAX_LAYERS: u64 = 16_384;
+pub const MAX_LAYERS: u64 = 4_096;
+/// Most entries of a list that is read.
+const MAX_LIST: usize = 65_536;
 
 /// A config that cannot be used, and where.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -102,7 +104,7 @@ impl<'a> Section<'a> {
     /// The objects of a list; empty when absent.
     pub fn sections(&self, names: &str) -> Vec<Section<'a>> {
         match self.node(names).map(|(_, node)| &node.value) {
-            Some(Value::Array(items)) => items.iter().map(Section::new).collect(),
+            Some(Value::Array(items)) => items.iter().take(MAX_LIST).map(Section::new).collect(),
             _ => Vec::new(),
         }
     }
@@ -228,6 +230,10 @@ impl<'a> Section<'a> {
             return Ok(None);
         };
         match &node.value {
+            Value::Array(items) if items.len() > MAX_LIST => Err(self.wrong(
+                names,
+                format!("has {} entries, more than any model needs", items.len()),
+            )),
             Value::Array(items) => items
                 .iter()
                 .map(|item| size(name, item))
@@ -247,13 +253,13 @@ impl<'a> Section<'a> {
             matches!(item.value, Value::Bool(true))
                 || matches!(item.value, Value::Integer(n) if n != 0)
         };
-        Some(items.iter().map(flag).collect())
+        Some(items.iter().take(MAX_LIST).map(flag).collect())
     }
 
     /// A list of strings; empty when absent. Items of other kinds are passed over.
     pub fn strings(&self, names: &str) -> Vec<&'a str> {
         match self.node(names).map(|(_, node)| &node.value) {
-            Some(Value::Array(items)) => items.iter().filter_map(as_str).collect(),
+            Some(Value::Array(items)) => items.iter().take(MAX_LIST).filter_map(as_str).collect(),
             Some(Value::String(text)) => vec![text],
             _ => Vec::new(),
         }

@@ -13,6 +13,9 @@ pub fn decilm(c: Section<'_>, request: Request) -> Result<Parts> {
     if blocks.is_empty() {
         return Err(c.missing("block_configs"));
     }
+    if blocks.len() as u64 > crate::model::config::MAX_LAYERS {
+        return Err(c.wrong("block_configs", "has more layers than any model".to_owned()));
+    }
     let bias = c.bool("attention_bias", false)?;
     let mut stack = Stack::new(c, d.clone(), &default, request)?;
     for layer in blocks {

@@ -270,6 +270,12 @@ pub fn nemotron_h(c: Section<'_>, request: Request) -> Result<Parts> {
         ([], None) => "ME*-".chars().collect(),
         (list, _) => list.iter().map(|kind| nemotron_letter(kind)).collect(),
     };
+    if kinds.len() as u64 > crate::model::config::MAX_LAYERS {
+        return Err(c.wrong(
+            "hybrid_override_pattern|layers_block_type",
+            "names more layers than any model has".to_owned(),
+        ));
+    }
     d.layers = kinds.len() as u64;
     let (heads, head_dim) = (c.int("mamba_num_heads", 128)?, c.int("mamba_head_dim", 64)?);
     let mixer = Mamba2 {
