@@ -63,6 +63,23 @@ const WHOLE: &[(&str, &[&str])] = &[
     ("deberta", &["ForMaskedLM"]),
     ("deberta-v2", &["ForMaskedLM", "ForMultipleChoice"]),
     ("modernbert", &["ForMaskedLM", "ForMultipleChoice"]),
+    ("longformer", &["ForMaskedLM", "ForMultipleChoice"]),
+    (
+        "big_bird",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice"],
+    ),
+    ("layoutlm", &["ForMaskedLM"]),
+    ("nomic_bert", &["ForMaskedLM"]),
+    ("eurobert", &["ForMaskedLM"]),
+    (
+        "roberta-prelayernorm",
+        &["ForMaskedLM", "ForMultipleChoice"],
+    ),
+    ("xlm-roberta-xl", &["ForMaskedLM", "ForMultipleChoice"]),
+    ("xlnet", &["ForMultipleChoice"]),
+    ("swin", &["ForImageClassification"]),
+    ("convnext", &["ForImageClassification"]),
+    ("resnet", &["ForImageClassification"]),
     (
         "dpr",
         &["DPRContextEncoder", "DPRQuestionEncoder", "DPRReader"],

@@ -1,8 +1,8 @@
-//! Text encoders of the BERT form: bert, roberta and kin, electra, albert, distilbert, mpnet, dpr,
-//! deberta, deberta-v2, modernbert. The class decides pooler and head; without a class the
+//! Text encoders of the BERT form: bert, roberta and kin, electra, albert, distilbert, mpnet, dpr.
+//! The class decides pooler and head; without a class the
 //! pre-training head is taken and the count is called uncertain.
 
-use super::blocks::{Attention, Block, Norm, mul};
+use super::blocks::Block;
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack, Task};
 use super::{Source, labels};
 use crate::model::config::{Result, Section};
@@ -211,7 +211,7 @@ fn encoder(source: &Source<'_>, form: &Form) -> Result<Parts> {
 }
 
 /// Ends an encoder; without a class the head is a guess.
-fn finish(mut stack: Stack, named: Option<Kind>, tied: bool) -> Result<Parts> {
+pub fn finish(mut stack: Stack, named: Option<Kind>, tied: bool) -> Result<Parts> {
     if named.is_none() {
         stack.inexact(
             "the file names no class (`architectures`), so which head is stored is a guess",
@@ -223,7 +223,7 @@ fn finish(mut stack: Stack, named: Option<Kind>, tied: bool) -> Result<Parts> {
 }
 
 /// Transform, norm and (shared) decoder of a masked language model.
-fn lm_head(hidden: u64, width: u64, vocab: u64, tied: bool) -> Block {
+pub fn lm_head(hidden: u64, width: u64, vocab: u64, tied: bool) -> Block {
     Block::new()
         .linear("lm_head.dense", Role::TaskHead, width, hidden, true)
         .layer_norm("lm_head.layer_norm", width)
@@ -235,7 +235,7 @@ fn lm_head(hidden: u64, width: u64, vocab: u64, tied: bool) -> Block {
 }
 
 /// The classifier of a task.
-fn task_head(c: Section<'_>, kind: Kind, hidden: u64, deep: bool) -> Result<Block> {
+pub fn task_head(c: Section<'_>, kind: Kind, hidden: u64, deep: bool) -> Result<Block> {
     let out = |block: Block, rows: u64| {
         block.linear("classifier.out_proj", Role::TaskHead, rows, hidden, true)
     };
@@ -422,297 +422,6 @@ pub fn mpnet(source: &Source<'_>) -> Result<Parts> {
         lm_head(d.hidden, d.hidden, d.vocab, tied)
     } else {
         task_head(c, kind, d.hidden, true)?
-    };
-    stack.once("", head);
-    finish(stack, named, tied && kind == Kind::MaskedLm)
-}
-
-/// Which projections of positions disentangled attention has.
-fn position_kinds(c: Section<'_>) -> (bool, bool) {
-    let kinds = c.strings("pos_att_type").join("|");
-    (kinds.contains("c2p"), kinds.contains("p2c"))
-}
-
-/// deberta: fused projections with biases of queries and values only, projections of positions.
-pub fn deberta(source: &Source<'_>) -> Result<Parts> {
-    let c = source.root;
-    let d = Dimensions::read(
-        c,
-        &Defaults {
-            vocab: 50265,
-            ..BERT
-        },
-    )?;
-    let relative = c.bool("relative_attention", false)?;
-    let (to_position, from_position) = position_kinds(c);
-    let talking = c.bool("talking_head", false)?;
-    let layer = Block::new()
-        .linear(
-            "attention.self.in_proj",
-            Role::Attention,
-            mul(d.hidden, 3),
-            d.hidden,
-            false,
-        )
-        .param("attention.self.q_bias", Role::Attention, &[d.hidden])
-        .param("attention.self.v_bias", Role::Attention, &[d.hidden])
-        .when(talking, |block| {
-            block
-                .linear(
-                    "attention.self.head_logits_proj",
-                    Role::Attention,
-                    d.heads,
-                    d.heads,
-                    false,
-                )
-                .linear(
-                    "attention.self.head_weights_proj",
-                    Role::Attention,
-                    d.heads,
-                    d.heads,
-                    false,
-                )
-        })
-        .when(relative && to_position, |block| {
-            block.linear(
-                "attention.self.pos_proj",
-                Role::Attention,
-                d.hidden,
-                d.hidden,
-                false,
-            )
-        })
-        .when(relative && from_position, |block| {
-            block.linear(
-                "attention.self.pos_q_proj",
-                Role::Attention,
-                d.hidden,
-                d.hidden,
-                true,
-            )
-        })
-        .linear(
-            "attention.output.dense",
-            Role::Attention,
-            d.hidden,
-            d.hidden,
-            true,
-        )
-        .layer_norm("attention.output.LayerNorm", d.hidden)
-        .plain_mlp(
-            "",
-            d.hidden,
-            d.intermediate,
-            ["intermediate.dense", "output.dense"],
-            true,
-        )
-        .layer_norm("output.LayerNorm", d.hidden);
-    let rows = relative_rows(c, d.positions, 0)?;
-    let extra = Block::new().when(relative, |block| {
-        block.embedding("rel_embeddings", Role::Position, rows, d.hidden)
-    });
-    disentangled(source, d, &layer, extra)
-}
-
-/// deberta-v2 (and v3): separate projections, shared with those of positions by `share_att_key`.
-pub fn deberta_v2(source: &Source<'_>) -> Result<Parts> {
-    let c = source.root;
-    let d = Dimensions::read(
-        c,
-        &Defaults::of([128_100, 1536, 6144, 24, 24, 0, 0, 512], true),
-    )?;
-    let relative = c.bool("relative_attention", false)? && !c.bool("share_att_key", false)?;
-    let (to_position, from_position) = position_kinds(c);
-    let attention = Attention::new(d.hidden, 1, 1, d.hidden).biases(true, true);
-    let layer = Block::new()
-        .attention_named(
-            "attention",
-            &attention,
-            [
-                "self.query_proj",
-                "self.key_proj",
-                "self.value_proj",
-                "output.dense",
-            ],
-        )
-        .when(relative && to_position, |block| {
-            block.linear(
-                "attention.self.pos_key_proj",
-                Role::Attention,
-                d.hidden,
-                d.hidden,
-                true,
-            )
-        })
-        .when(relative && from_position, |block| {
-            block.linear(
-                "attention.self.pos_query_proj",
-                Role::Attention,
-                d.hidden,
-                d.hidden,
-                true,
-            )
-        })
-        .layer_norm("attention.output.LayerNorm", d.hidden)
-        .plain_mlp(
-            "",
-            d.hidden,
-            d.intermediate,
-            ["intermediate.dense", "output.dense"],
-            true,
-        )
-        .layer_norm("output.LayerNorm", d.hidden);
-    let buckets = c.int("position_buckets", 0).unwrap_or(0);
-    let rows = relative_rows(c, d.positions, buckets)?;
-    let normed = c
-        .str("norm_rel_ebd")
-        .is_some_and(|kinds| kinds.contains("layer_norm"));
-    let kernel = c.int("conv_kernel_size", 0)?;
-    let extra = Block::new()
-        .when(c.bool("relative_attention", false)?, |block| {
-            block.embedding("rel_embeddings", Role::Position, rows, d.hidden)
-        })
-        .when(normed, |block| block.layer_norm("LayerNorm", d.hidden))
-        .when(kernel > 0, |block| {
-            block
-                .conv("conv.conv", Role::Conv, &[d.hidden, d.hidden, kernel], true)
-                .layer_norm("conv.LayerNorm", d.hidden)
-        });
-    disentangled(source, d, &layer, extra)
-}
-
-/// Rows of the table of relative positions; -1 asks for the number of positions.
-fn relative_rows(c: Section<'_>, positions: u64, buckets: u64) -> Result<u64> {
-    if buckets > 0 {
-        return Ok(mul(buckets, 2));
-    }
-    let asked = c.int("max_relative_positions", 0).unwrap_or(0);
-    Ok(mul(if asked > 0 { asked } else { positions }, 2))
-}
-
-fn disentangled(source: &Source<'_>, d: Dimensions, layer: &Block, extra: Block) -> Result<Parts> {
-    let c = source.root;
-    let named = kind(source.class);
-    let kind = named.unwrap_or(if source.root.has("model_type") {
-        Kind::MaskedLm
-    } else {
-        Kind::Base
-    });
-    let width = c.int("embedding_size", d.hidden)?;
-    let types = c.int("type_vocab_size", 0)?;
-    let embedding = Block::new()
-        .embedding("word_embeddings", Role::Embedding, d.vocab, width)
-        .when(c.bool("position_biased_input", true)?, |block| {
-            block.embedding("position_embeddings", Role::Position, d.positions, width)
-        })
-        .when(types > 0, |block| {
-            block.embedding("token_type_embeddings", Role::Position, types, width)
-        })
-        .when(width != d.hidden, |block| {
-            block.linear("embed_proj", Role::Projector, d.hidden, width, false)
-        })
-        .layer_norm("embeddings.LayerNorm", d.hidden);
-    let mut stack = Stack::bare(d.clone(), NO_HEAD, "encoder.layer.{i}", Part::Text);
-    stack.once("embeddings", embedding);
-    stack.layers(d.layers, layer);
-    stack.once("encoder", extra);
-    let pooled = c.int("pooler_hidden_size", d.hidden)?;
-    if matches!(kind, Kind::Sequence | Kind::Choice) {
-        stack.once(
-            "",
-            Block::new().linear("pooler.dense", Role::TaskHead, pooled, pooled, true),
-        );
-    }
-    let tied = c.bool("tie_word_embeddings", true)?;
-    let head = match kind {
-        Kind::MaskedLm => lm_head(
-            d.hidden,
-            if c.bool("legacy", true)? {
-                width
-            } else {
-                d.hidden
-            },
-            d.vocab,
-            tied,
-        ),
-        _ => task_head(c, kind, d.hidden, false)?,
-    };
-    stack.once("", head);
-    finish(stack, named, tied && kind == Kind::MaskedLm)
-}
-
-/// modernbert: gated feed-forward layers, norms without bias, none before the first attention.
-pub fn modernbert(source: &Source<'_>) -> Result<Parts> {
-    let c = source.root;
-    let d = Dimensions::read(
-        c,
-        &Defaults::of([50368, 768, 1152, 22, 12, 0, 0, 8192], true),
-    )?;
-    let named = kind(source.class);
-    let kind = named.unwrap_or(Kind::MaskedLm);
-    let norm = if c.bool("norm_bias", false)? {
-        Norm::WeightBias
-    } else {
-        Norm::Weight
-    };
-    let (attention_bias, mlp_bias) = (c.bool("attention_bias", false)?, c.bool("mlp_bias", false)?);
-    let mut stack = Stack::bare(d.clone(), NO_HEAD, "layers.{i}", Part::Text);
-    stack.once(
-        "embeddings",
-        Block::new()
-            .embedding("tok_embeddings", Role::Embedding, d.vocab, d.hidden)
-            .norm_of(norm, "norm", d.hidden),
-    );
-    for index in 0..d.layers {
-        stack.layer(
-            Block::new()
-                .when(index > 0, |block| {
-                    block.norm_of(norm, "attn_norm", d.hidden)
-                })
-                .linear(
-                    "attn.Wqkv",
-                    Role::Attention,
-                    mul(d.hidden, 3),
-                    d.hidden,
-                    attention_bias,
-                )
-                .linear(
-                    "attn.Wo",
-                    Role::Attention,
-                    d.hidden,
-                    d.hidden,
-                    attention_bias,
-                )
-                .norm_of(norm, "mlp_norm", d.hidden)
-                .fused_gated_mlp("mlp", d.hidden, d.intermediate, ["Wi", "Wo"], mlp_bias),
-        );
-    }
-    stack.once("", Block::new().norm_of(norm, "final_norm", d.hidden));
-    let tied = c.bool("tie_word_embeddings", true)?;
-    if kind != Kind::Base {
-        stack.once(
-            "",
-            Block::new()
-                .linear(
-                    "head.dense",
-                    Role::TaskHead,
-                    d.hidden,
-                    d.hidden,
-                    c.bool("classifier_bias", false)?,
-                )
-                .norm_of(norm, "head.norm", d.hidden),
-        );
-    }
-    let decoder_bias = c.bool("decoder_bias", true)?;
-    let head = match kind {
-        Kind::MaskedLm => Block::new()
-            .when(!tied, |block| {
-                block.linear("decoder", Role::Head, d.vocab, d.hidden, false)
-            })
-            .when(decoder_bias, |block| {
-                block.param("decoder.bias", Role::Head, &[d.vocab])
-            }),
-        _ => task_head(c, kind, d.hidden, false)?,
     };
     stack.once("", head);
     finish(stack, named, tied && kind == Kind::MaskedLm)

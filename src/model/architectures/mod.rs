@@ -9,12 +9,15 @@ mod bloom;
 mod classes;
 mod cohere;
 mod conformer;
+mod convnets;
+mod deberta;
 mod decilm;
 pub mod decoder;
 mod deepseek;
 mod deepseek_v4;
 pub mod dense;
 mod encoder;
+mod encoder_more;
 mod gemma;
 mod gemma_next;
 mod glm;
@@ -127,9 +130,20 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("distilbert", encoder::distilbert),
     ("mpnet", encoder::mpnet),
     ("dpr", encoder::dpr),
-    ("deberta", encoder::deberta),
-    ("deberta-v2", encoder::deberta_v2),
-    ("modernbert", encoder::modernbert),
+    ("deberta", deberta::deberta),
+    ("deberta-v2", deberta::deberta_v2),
+    ("modernbert", encoder_more::modernbert),
+    ("longformer", encoder_more::longformer),
+    ("big_bird", encoder_more::big_bird),
+    ("layoutlm", encoder_more::layoutlm),
+    ("nomic_bert", encoder_more::nomic),
+    ("eurobert", encoder_more::eurobert),
+    ("roberta-prelayernorm", encoder_more::roberta_prelayernorm),
+    ("xlm-roberta-xl", encoder_more::xlm_roberta_xl),
+    ("xlnet", encoder_more::xlnet),
+    ("swin", convnets::swin),
+    ("convnext", convnets::convnext),
+    ("resnet", convnets::resnet),
     ("t5", seq2seq::t5),
     ("mt5", seq2seq::t5),
     ("umt5", seq2seq::t5),
