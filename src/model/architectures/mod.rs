@@ -20,11 +20,21 @@ mod encoder;
 mod encoder_more;
 mod gemma;
 mod gemma_next;
+mod gemma_vision;
 mod glm;
 mod gpt;
+mod griffin;
+mod hunyuan;
 mod hybrid;
+mod idefics;
 mod image;
+mod lfm2;
 mod llama;
+mod llama4;
+mod llama_vision;
+mod llava;
+mod mamba;
+mod mimo;
 mod mixers;
 mod mixtral;
 mod olmo;
@@ -32,12 +42,15 @@ mod phi;
 mod qwen;
 mod qwen_next;
 mod recent;
+mod recent_hybrid;
 mod seq2seq;
 mod sparse;
 mod speech;
+mod towers;
 mod unknown;
 mod vision;
 pub(crate) mod vlm;
+mod zamba2;
 
 use self::decoder::{Parts, Request, Task};
 use super::config::{Result, Section};
@@ -170,23 +183,23 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("siglip2", image::siglip),
     ("siglip_vision_model", image::siglip_vision),
     ("siglip2_vision_model", image::siglip_vision),
-    ("llava", vlm::llava),
-    ("llava_next", vlm::llava),
-    ("llava_next_video", vlm::llava),
-    ("llava_onevision", vlm::llava),
-    ("vipllava", vlm::llava),
-    ("llava_mistral", vlm::llava),
-    ("llava_qwen2", vlm::llava),
-    ("llava_qwen", vlm::llava),
-    ("llava_llama", vlm::llava),
-    ("paligemma", vlm::paligemma),
-    ("gemma3", vlm::gemma3),
-    ("gemma3n", vlm::gemma3n),
-    ("gemma4", vlm::gemma4),
+    ("llava", llava::llava),
+    ("llava_next", llava::llava),
+    ("llava_next_video", llava::llava),
+    ("llava_onevision", llava::llava),
+    ("vipllava", llava::llava),
+    ("llava_mistral", llava::llava),
+    ("llava_qwen2", llava::llava),
+    ("llava_qwen", llava::llava),
+    ("llava_llama", llava::llava),
+    ("paligemma", gemma_vision::paligemma),
+    ("gemma3", gemma_vision::gemma3),
+    ("gemma3n", gemma_vision::gemma3n),
+    ("gemma4", gemma_vision::gemma4),
     ("mistral3", vlm::mistral3),
-    ("idefics2", vlm::idefics2),
-    ("idefics3", vlm::idefics3),
-    ("smolvlm", vlm::idefics3),
+    ("idefics2", idefics::idefics2),
+    ("idefics3", idefics::idefics3),
+    ("smolvlm", idefics::idefics3),
     ("internvl", vlm::internvl),
     ("internvl_chat", vlm::internvl),
     ("lfm2_vl", vlm::lfm2_vl),
@@ -200,9 +213,9 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("qwen3_5_moe", vlm::qwen_vl),
     ("glm4v", vlm::glm_v),
     ("glm4v_moe", vlm::glm_v),
-    ("llama4", vlm::llama4),
-    ("mllama", vlm::mllama),
-    ("phi3_v", vlm::phi3_v),
+    ("llama4", llama_vision::llama4),
+    ("mllama", llama_vision::mllama),
+    ("phi3_v", llava::phi3_v),
     ("qwen2_audio", vlm::whisper_audio),
     ("voxtral", vlm::whisper_audio),
 ];
@@ -316,31 +329,31 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("grok-1", mixtral::grok),
     ("grok_1", mixtral::grok),
     ("arctic", mixtral::arctic),
-    ("ernie4_5_moe", mixtral::ernie_moe),
-    ("hunyuan", mixtral::hunyuan_moe),
-    ("hunyuan_v1_moe", mixtral::hunyuan_moe),
-    ("llama4_text", mixtral::llama4),
-    ("mimo_v2_flash", mixtral::mimo_v2),
+    ("ernie4_5_moe", hunyuan::ernie_moe),
+    ("hunyuan", hunyuan::hunyuan_moe),
+    ("hunyuan_v1_moe", hunyuan::hunyuan_moe),
+    ("llama4_text", llama4::llama4),
+    ("mimo_v2_flash", mimo::mimo_v2),
     ("jetmoe", mixtral::jetmoe),
-    ("mamba", hybrid::mamba),
-    ("falcon_mamba", hybrid::mamba),
-    ("mamba2", hybrid::mamba2),
-    ("jamba", hybrid::jamba),
+    ("mamba", mamba::mamba),
+    ("falcon_mamba", mamba::mamba),
+    ("mamba2", mamba::mamba2),
+    ("jamba", mamba::jamba),
     ("bamba", hybrid::bamba),
     ("granitemoehybrid", hybrid::granite_hybrid),
     ("falcon_h1", hybrid::falcon_h1),
     ("nemotron_h", hybrid::nemotron_h),
-    ("zamba2", hybrid::zamba2),
-    ("recurrent_gemma", hybrid::recurrent_gemma),
-    ("lfm2", hybrid::lfm2),
-    ("lfm2_moe", hybrid::lfm2_moe),
+    ("zamba2", zamba2::zamba2),
+    ("recurrent_gemma", griffin::recurrent_gemma),
+    ("lfm2", lfm2::lfm2),
+    ("lfm2_moe", lfm2::lfm2_moe),
     ("qwen2_vl_text", qwen::qwen2_vl),
     ("qwen2_5_vl_text", qwen::qwen2_vl),
     ("qwen3_vl_text", qwen::qwen3),
     ("qwen3_vl_moe_text", qwen::qwen3_vl_moe),
     ("glm4v_text", glm::glm4v),
     ("glm4v_moe_text", glm::glm4v_moe),
-    ("mllama_text_model", vlm::mllama_text),
+    ("mllama_text_model", llama_vision::mllama_text),
     ("qwen3_next", qwen_next::qwen3_next),
     ("qwen3_5_text", qwen_next::qwen3_5),
     ("qwen3_5_moe_text", qwen_next::qwen3_5_moe),
@@ -356,9 +369,9 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("apertus", recent::apertus),
     ("nanochat", recent::nanochat),
     ("diffllama", recent::diffllama),
-    ("olmo_hybrid", recent::olmo_hybrid),
-    ("rwkv", recent::rwkv),
-    ("zamba", recent::zamba),
+    ("olmo_hybrid", recent_hybrid::olmo_hybrid),
+    ("rwkv", recent_hybrid::rwkv),
+    ("zamba", recent_hybrid::zamba),
     ("deepseek_v4", deepseek_v4::deepseek_v4),
     ("nemotron-nas", decilm::decilm),
     ("deci", decilm::decilm),

@@ -6,7 +6,8 @@
 use super::blocks::{Attention, Block, Window, mul};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack, Task};
 use super::encoder::NO_HEAD;
-use super::vision::{self, CLIP_L_336, QwenVision, SIGLIP};
+use super::towers::{self, QwenVision};
+use super::vision::{self, CLIP_L_336, SIGLIP};
 use super::{Source, speech};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::{Part, Role};
@@ -16,7 +17,7 @@ use crate::model::kv_cache::Cache;
 pub const TEXT: &str = "text_config|llm_config|language_config|thinker_config";
 
 /// The language model of a file; a flat file describes it with its outermost keys.
-fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts, Stack)> {
+pub(super) fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts, Stack)> {
     let nested = source.root.section(TEXT);
     let c = if nested.is_empty() {
         source.root
@@ -63,7 +64,7 @@ fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts, Stack)> {
 }
 
 /// Joins the language model and the towers.
-fn join_parts(mut text: Parts, towers: Stack) -> Parts {
+pub(super) fn join_parts(mut text: Parts, towers: Stack) -> Parts {
     let towers = towers.done();
     text.inventory.groups.extend(towers.inventory.groups);
     text.notes.extend(towers.notes);
@@ -74,7 +75,7 @@ fn join_parts(mut text: Parts, towers: Stack) -> Parts {
 }
 
 /// A tower by the `model_type` of its object; gives its width.
-fn tower(stack: &mut Stack, c: Section<'_>, default: &str) -> Result<u64> {
+pub(super) fn tower(stack: &mut Stack, c: Section<'_>, default: &str) -> Result<u64> {
     let prefix = "vision_tower";
     Ok(match c.str("model_type").unwrap_or(default) {
         "siglip_vision_model" | "siglip" | "siglip2_vision_model" | "siglip2" => {
@@ -107,235 +108,22 @@ fn tower(stack: &mut Stack, c: Section<'_>, default: &str) -> Result<u64> {
     })
 }
 
-fn projector(stack: &mut Stack, block: Block) {
+pub(super) fn projector(stack: &mut Stack, block: Block) {
     stack.restart("multi_modal_projector", Part::Projector);
     stack.once("multi_modal_projector", block);
 }
 
 /// Two linear layers from a tower to the language model.
-fn two_linears(input: u64, middle: u64, out: u64, bias: bool) -> Block {
+pub(super) fn two_linears(input: u64, middle: u64, out: u64, bias: bool) -> Block {
     Block::new()
         .linear("linear_1", Role::Projector, middle, input, bias)
         .linear("linear_2", Role::Projector, out, middle, bias)
 }
 
-/// llava, llava_next, llava_next_video, llava_onevision, vipllava; and the remote LLaVA files.
-pub fn llava(source: &Source<'_>) -> Result<Parts> {
-    let c = source.root;
-    if c.section(TEXT).is_empty() && c.has("mm_vision_tower|mm_projector_type") {
-        return remote_llava(source);
-    }
-    let onevision = source.model_type == "llava_onevision";
-    let (text, mut stack) = language(source, if onevision { "qwen2" } else { "llama" })?;
-    let hidden = text.dimensions.hidden;
-    let width = tower(
-        &mut stack,
-        c.section("vision_config"),
-        if onevision {
-            "siglip_vision_model"
-        } else {
-            "clip_l_336"
-        },
-    )?;
-    let features = match c.node("vision_feature_layer").map(|(_, node)| &node.value) {
-        Some(crate::model::json::Value::Array(list)) => (list.len() as u64).max(1),
-        None if source.model_type == "vipllava" => 5,
-        _ => 1,
-    };
-    let input = mul(width, features);
-    let bias = c.bool("multimodal_projector_bias", true)?;
-    projector(
-        &mut stack,
-        two_linears(input, hidden, hidden, bias).when(source.model_type == "vipllava", |block| {
-            block.layer_norm("projector_layernorm", input)
-        }),
-    );
-    if source.model_type.starts_with("llava_next") || onevision {
-        stack.once(
-            "model",
-            Block::new().param("image_newline", Role::Scale, &[hidden]),
-        );
-    }
-    Ok(join_parts(text, stack))
-}
-
-/// LLaVA as first published: the tower is named, not described.
-fn remote_llava(source: &Source<'_>) -> Result<Parts> {
-    let c = source.root;
-    let family = if source.class.contains("Mistral") {
-        "mistral"
-    } else if source.class.contains("Qwen") {
-        "qwen2"
-    } else if source.class.contains("Mpt") {
-        "mpt"
-    } else {
-        "llama"
-    };
-    let (text, mut stack) = language(source, family)?;
-    let hidden = text.dimensions.hidden;
-    let tower = c.str("mm_vision_tower").unwrap_or("");
-    let known = match tower.rsplit('/').next().unwrap_or(tower) {
-        "clip-vit-large-patch14-336" => Some(CLIP_L_336),
-        "clip-vit-large-patch14" => Some([1024, 4096, 24, 16, 224, 14]),
-        _ => None,
-    };
-    match known {
-        Some(sizes) => {
-            vision::clip(&mut stack, "model.vision_tower", Section::empty(), sizes)?;
-        }
-        None => stack.inexact(format!(
-            "the vision tower `{tower}` is named only, and not counted"
-        )),
-    }
-    let width = c.int("mm_hidden_size", 1024)?;
-    let kind = c.str("mm_projector_type").unwrap_or("linear");
-    let depth = match kind
-        .strip_prefix("mlp")
-        .and_then(|rest| rest.split('x').next())
-        .and_then(|depth| depth.parse::<u64>().ok())
-    {
-        Some(depth) if depth <= 16 => depth,
-        _ if kind == "linear" => 1,
-        _ => {
-            stack.inexact(format!(
-                "the projector `{kind}` is not known and not counted"
-            ));
-            0
-        }
-    };
-    let layers = (0..depth).fold(Block::new(), |block, index| {
-        block.linear(
-            &format!("{}", mul(index, 2)),
-            Role::Projector,
-            hidden,
-            if index == 0 { width } else { hidden },
-            true,
-        )
-    });
-    projector(&mut stack, layers);
-    Ok(join_parts(text, stack))
-}
-
 /// SigLIP with the class's defaults for keys left out, or without its head where nothing is said.
-fn described_siglip(stack: &mut Stack, c: Section<'_>, absent: [u64; 6]) -> Result<u64> {
+pub(super) fn described_siglip(stack: &mut Stack, c: Section<'_>, absent: [u64; 6]) -> Result<u64> {
     let sizes = if c.is_empty() { absent } else { SIGLIP };
     Ok(vision::siglip(stack, "vision_tower", c, sizes, !c.is_empty())?.hidden)
-}
-
-/// paligemma: SigLIP without its head, one linear layer.
-pub fn paligemma(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = language(source, "gemma")?;
-    let c = source.root.section("vision_config");
-    let width = described_siglip(&mut stack, c, [1152, 4304, 27, 16, 224, 14])?;
-    let out = source
-        .root
-        .int("projection_dim", c.int("projection_dim", 2048)?)?;
-    projector(
-        &mut stack,
-        Block::new().linear("linear", Role::Projector, out, width, true),
-    );
-    Ok(join_parts(text, stack))
-}
-
-/// gemma3: SigLIP without its head, a norm and a matrix.
-pub fn gemma3(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = language(source, "gemma3_text")?;
-    let c = source.root.section("vision_config");
-    let hidden = text.dimensions.hidden;
-    let width = vision::siglip(&mut stack, "vision_tower", c, SIGLIP, true)?.hidden;
-    projector(
-        &mut stack,
-        Block::new().norm("mm_soft_emb_norm", width).param(
-            "mm_input_projection_weight",
-            Role::Projector,
-            &[width, hidden],
-        ),
-    );
-    Ok(join_parts(text, stack))
-}
-
-/// gemma3n: a MobileNet tower of fixed size and a conformer for sound.
-pub fn gemma3n(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = language(source, "gemma3n_text")?;
-    let hidden = text.dimensions.hidden;
-    let (image, sound) = (
-        source.root.section("vision_config"),
-        source.root.section("audio_config"),
-    );
-    match image.str("architecture").unwrap_or("mobilenetv5_300m_enc") {
-        // A convolutional network found by search; its size is a fact of the published network.
-        "mobilenetv5_300m_enc" => stack.once(
-            "vision_tower",
-            Block::new().param("timm_model", Role::Conv, &[294_126_912]),
-        ),
-        other => stack.inexact(format!(
-            "the vision tower `{other}` is not known and not counted"
-        )),
-    }
-    let width = super::conformer::gemma3n(&mut stack, sound)?;
-    for (name, c, width, rows) in [
-        ("embed_vision", image, image.int("hidden_size", 2048)?, 128),
-        ("embed_audio", sound, width, 128),
-    ] {
-        let block = Block::new()
-            .embedding(
-                "embedding",
-                Role::Position,
-                c.int("vocab_size", rows)?,
-                width,
-            )
-            .norm("hard_embedding_norm", width)
-            .norm("soft_embedding_norm", width)
-            .linear(
-                "embedding_projection",
-                Role::Projector,
-                hidden,
-                width,
-                false,
-            );
-        stack.restart(name, Part::Projector);
-        stack.once(name, block);
-    }
-    Ok(join_parts(text, stack))
-}
-
-/// gemma4: towers for images and sound where the file describes them.
-pub fn gemma4(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = language(source, "gemma4_text")?;
-    let hidden = text.dimensions.hidden;
-    let (image, sound) = (
-        source.root.section("vision_config"),
-        source.root.section("audio_config"),
-    );
-    if !image.is_empty() {
-        let width = vision::gemma4(&mut stack, "vision_tower", image)?.hidden;
-        stack.restart("model.embed_vision", Part::Projector);
-        stack.once(
-            "model.embed_vision",
-            Block::new().linear(
-                "embedding_projection",
-                Role::Projector,
-                hidden,
-                width,
-                false,
-            ),
-        );
-    }
-    if !sound.is_empty() {
-        let width = super::conformer::gemma4(&mut stack, sound)?;
-        stack.restart("model.embed_audio", Part::Projector);
-        stack.once(
-            "model.embed_audio",
-            Block::new().linear(
-                "embedding_projection",
-                Role::Projector,
-                hidden,
-                width,
-                false,
-            ),
-        );
-    }
-    Ok(join_parts(text, stack))
 }
 
 /// mistral3: Pixtral, patches merged four to one.
@@ -358,96 +146,6 @@ pub fn mistral3(source: &Source<'_>) -> Result<Parts> {
                 false,
             ),
     );
-    Ok(join_parts(text, stack))
-}
-
-/// idefics3 and smolvlm: SigLIP without its head, pixels shuffled into channels.
-pub fn idefics3(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = language(source, "llama")?;
-    let hidden = text.dimensions.hidden;
-    let width = vision::siglip(
-        &mut stack,
-        "vision_model",
-        source.root.section("vision_config"),
-        [1152, 3072, 12, 16, 224, 32],
-        false,
-    )?
-    .hidden;
-    let scale = source.root.int("scale_factor", 2)?;
-    projector(
-        &mut stack,
-        Block::new().linear(
-            "modality_projection.proj",
-            Role::Projector,
-            hidden,
-            mul(width, mul(scale, scale)),
-            false,
-        ),
-    );
-    Ok(join_parts(text, stack))
-}
-
-/// idefics2: SigLIP without its head, a gated projection and a perceiver.
-pub fn idefics2(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = language(source, "mistral")?;
-    let (hidden, inner) = (text.dimensions.hidden, text.dimensions.intermediate);
-    let width = vision::siglip(
-        &mut stack,
-        "vision_model",
-        source.root.section("vision_config"),
-        [768, 3072, 12, 12, 224, 32],
-        false,
-    )?
-    .hidden;
-    let c = source.root.section("perceiver_config");
-    let size = c.int("hidden_size", 4096)?;
-    let attention = Attention::new(
-        size,
-        c.int("resampler_n_heads", 16)?,
-        c.int("num_key_value_heads", 4)?,
-        c.int("resampler_head_dim", 96)?,
-    );
-    let edge = Block::new()
-        .linear(
-            "modality_projection.gate_proj",
-            Role::Projector,
-            inner,
-            width,
-            false,
-        )
-        .linear(
-            "modality_projection.up_proj",
-            Role::Projector,
-            inner,
-            width,
-            false,
-        )
-        .linear(
-            "modality_projection.down_proj",
-            Role::Projector,
-            hidden,
-            inner,
-            false,
-        )
-        .param(
-            "perceiver_resampler.latents",
-            Role::Projector,
-            &[c.int("resampler_n_latents", 64)?, size],
-        )
-        .norm("perceiver_resampler.norm", size);
-    stack.restart("connector.perceiver_resampler.layers.{i}", Part::Projector);
-    stack.once("connector", edge);
-    let layer = Block::new()
-        .norm("input_latents_norm", size)
-        .norm("input_context_norm", size)
-        .norm("post_attention_layernorm", size)
-        .attention_named(
-            "self_attn",
-            &attention,
-            ["q_proj", "k_proj", "v_proj", "o_proj"],
-        )
-        .gated("mlp", Role::Projector, size, mul(size, 4), false);
-    stack.layers(c.layers("resampler_depth", 3)?, &layer);
     Ok(join_parts(text, stack))
 }
 
@@ -558,7 +256,7 @@ pub fn qwen_vl(source: &Source<'_>) -> Result<Parts> {
     } else {
         0
     };
-    vision::qwen(
+    towers::qwen(
         &mut stack,
         "model.visual",
         source.root.section("vision_config"),
@@ -578,122 +276,11 @@ pub fn glm_v(source: &Source<'_>) -> Result<Parts> {
             "glm4v_text"
         },
     )?;
-    vision::glm(
+    towers::glm(
         &mut stack,
         "model.visual",
         source.root.section("vision_config"),
     )?;
-    Ok(join_parts(text, stack))
-}
-
-/// llama4.
-pub fn llama4(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = language(source, "llama4_text")?;
-    if source.class.ends_with("ForCausalLM") {
-        return Ok(text);
-    }
-    let c = source.root.section("vision_config");
-    let hidden = text.dimensions.hidden;
-    vision::llama4(&mut stack, "vision_model", c)?;
-    let out = c.int("vision_output_dim", 7680)?;
-    projector(
-        &mut stack,
-        Block::new().linear("linear_1", Role::Projector, hidden, out, false),
-    );
-    Ok(join_parts(text, stack))
-}
-
-/// mllama: layers with cross-attention between those of the language model.
-pub fn mllama(source: &Source<'_>) -> Result<Parts> {
-    let root = source.root;
-    let nested = root.section(TEXT);
-    let c = if nested.is_empty() { root } else { nested };
-    let request = Request {
-        task: source.task()?,
-        tied: root.bool_opt("tie_word_embeddings")?,
-    };
-    let text = mllama_text(c, request)?;
-    if source.class.ends_with("ForCausalLM") {
-        return Ok(text);
-    }
-    let hidden = text.dimensions.hidden;
-    let vision = root.section("vision_config");
-    let mut stack = Stack::bare(Dimensions::default(), NO_HEAD, "", Part::Vision);
-    vision::mllama(&mut stack, "vision_model", vision)?;
-    projector(
-        &mut stack,
-        Block::new().linear(
-            "linear",
-            Role::Projector,
-            hidden,
-            vision.int("vision_output_dim", 7680)?,
-            true,
-        ),
-    );
-    Ok(join_parts(text, stack))
-}
-
-/// The language model of mllama; its embedding has eight more rows than the head.
-pub fn mllama_text(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([128_256, 4096, 14336, 40, 32, 8, 0, 131_072], false);
-    let d = Dimensions::read(c, &default)?;
-    let crossing = c
-        .ints("cross_attention_layers")?
-        .unwrap_or_else(|| vec![3, 8, 13, 18, 23, 28, 33, 38]);
-    let embedding = Block::new().embedding(
-        "embed_tokens",
-        Role::Embedding,
-        d.vocab.saturating_add(8),
-        d.hidden,
-    );
-    let mut stack = Stack::with_embedding(c, d.clone(), default.tied, request, embedding)?;
-    let attention = d.attention();
-    let norms = || {
-        Block::new()
-            .norm("input_layernorm", d.hidden)
-            .norm("post_attention_layernorm", d.hidden)
-            .gated_mlp("mlp", d.hidden, d.intermediate, false)
-    };
-    for index in 0..d.layers {
-        stack.layer(if crossing.contains(&index) {
-            norms()
-                .attention_named(
-                    "cross_attn",
-                    &attention,
-                    ["q_proj", "k_proj", "v_proj", "o_proj"],
-                )
-                .norm("cross_attn.q_norm", d.head_dim)
-                .norm("cross_attn.k_norm", d.head_dim)
-                .param("cross_attn_attn_gate", Role::Scale, &[1])
-                .param("cross_attn_mlp_gate", Role::Scale, &[1])
-                .cache(Cache::Cross {
-                    width: mul(mul(2, d.kv_heads), d.head_dim),
-                })
-        } else {
-            norms().attention("self_attn", &attention, Window::Full)
-        });
-    }
-    Ok(stack.finish(super::blocks::Norm::Weight, false))
-}
-
-/// phi3_v: CLIP ViT-L/14-336 and a two-layer projector, named and not described by the file.
-pub fn phi3_v(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = language(source, "phi3")?;
-    let hidden = text.dimensions.hidden;
-    let image = source.root.section("img_processor");
-    if image.str("name").unwrap_or("clip_vision_model") != "clip_vision_model" {
-        stack.inexact("the vision tower is not the one that this family uses, and not counted");
-    }
-    vision::clip(
-        &mut stack,
-        "model.vision_embed_tokens.img_processor",
-        Section::empty(),
-        CLIP_L_336,
-    )?;
-    projector(
-        &mut stack,
-        super::phi::phi3_v_projector(hidden, image.int("image_dim_out", 1024)?),
-    );
     Ok(join_parts(text, stack))
 }
 
