@@ -1,14 +1,12 @@
 //! Gemma with towers: paligemma, gemma3, gemma3n, gemma4.
 
 use super::Source;
-use super::blocks::{Attention, Block, Window, mul};
-use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::encoder::NO_HEAD;
-use super::vision::{self, CLIP_L_336, SIGLIP};
-use super::vlm::{TEXT, described_siglip, join_parts, language, projector, tower, two_linears};
-use crate::model::config::{Result, Section};
+use super::blocks::Block;
+use super::decoder::Parts;
+use super::vision::{self, SIGLIP};
+use super::vlm::{described_siglip, join_parts, language, projector};
+use crate::model::config::Result;
 use crate::model::inventory::{Part, Role};
-use crate::model::kv_cache::Cache;
 
 /// paligemma: SigLIP without its head, one linear layer.
 pub fn paligemma(source: &Source<'_>) -> Result<Parts> {

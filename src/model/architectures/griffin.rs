@@ -1,10 +1,7 @@
 //! recurrent_gemma (Griffin): gated linear recurrences, and attention over a window.
 
-use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
+use super::blocks::{Block, Norm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::dense::Dense;
-use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
 use crate::model::kv_cache::Cache;

@@ -3,11 +3,9 @@
 use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
 use super::dense::Dense;
-use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
+use super::sparse::{ACTIVE, COUNT, SHARED};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
-use crate::model::kv_cache::Cache;
 
 /// ernie4_5_moe: dense layers first, the router's bias is a parameter of its own.
 pub fn ernie_moe(c: Section<'_>, request: Request) -> Result<Parts> {

@@ -1,13 +1,12 @@
 //! State-space models and hybrids with attention: mamba, mamba2, falcon_mamba, jamba, bamba,
 //! granitemoehybrid, falcon_h1, nemotron_h, zamba2, recurrent_gemma, lfm2, lfm2_moe.
 
-use super::blocks::{Block, Moe, Norm, QkNorm, Window};
+use super::blocks::{Block, Moe, Norm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT};
+use super::mixers::{self, Mamba2};
+use super::sparse::ACTIVE;
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
-use crate::model::kv_cache::Cache;
 
 /// The Mamba-2 keys that bamba, granitemoehybrid and falcon_h1 share.
 fn mamba2_keys(c: Section<'_>, d: &Dimensions, inner: Option<u64>) -> Result<Mamba2> {

@@ -1,14 +1,12 @@
 //! idefics2, idefics3 and smolvlm.
 
 use super::Source;
-use super::blocks::{Attention, Block, Window, mul};
-use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::encoder::NO_HEAD;
-use super::vision::{self, CLIP_L_336, SIGLIP};
-use super::vlm::{TEXT, described_siglip, join_parts, language, projector, tower, two_linears};
-use crate::model::config::{Result, Section};
+use super::blocks::{Attention, Block, mul};
+use super::decoder::Parts;
+use super::vision::{self};
+use super::vlm::{join_parts, language, projector};
+use crate::model::config::Result;
 use crate::model::inventory::{Part, Role};
-use crate::model::kv_cache::Cache;
 
 /// idefics3 and smolvlm: SigLIP without its head, pixels shuffled into channels.
 pub fn idefics3(source: &Source<'_>) -> Result<Parts> {

@@ -1,13 +1,11 @@
 //! lfm2 and lfm2_moe: short convolutions and attention.
 
-use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
+use super::blocks::{Block, Moe, Norm, QkNorm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::dense::Dense;
-use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
+use super::mixers::{self};
+use super::sparse::{ACTIVE, COUNT};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
-use crate::model::kv_cache::Cache;
 
 /// lfm2: short convolutions, and attention in the listed layers.
 pub fn lfm2(c: Section<'_>, request: Request) -> Result<Parts> {

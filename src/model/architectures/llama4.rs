@@ -1,13 +1,10 @@
 //! llama4_text: chunked attention, experts in every n-th layer.
 
-use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
+use super::blocks::{Block, Moe, Norm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::dense::Dense;
-use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
+use super::sparse::{ACTIVE, COUNT};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
-use crate::model::kv_cache::Cache;
 
 /// llama4_text: chunked attention in three layers of four, experts in every n-th layer.
 pub fn llama4(c: Section<'_>, request: Request) -> Result<Parts> {

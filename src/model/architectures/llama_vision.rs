@@ -1,11 +1,10 @@
 //! Llama with a vision tower: llama4, mllama.
 
 use super::Source;
-use super::blocks::{Attention, Block, Window, mul};
+use super::blocks::{Block, Window, mul};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
 use super::encoder::NO_HEAD;
-use super::vision::{self, CLIP_L_336, SIGLIP};
-use super::vlm::{TEXT, described_siglip, join_parts, language, projector, tower, two_linears};
+use super::vlm::{TEXT, join_parts, language, projector};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::{Part, Role};
 use crate::model::kv_cache::Cache;

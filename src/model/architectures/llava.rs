@@ -1,14 +1,12 @@
 //! CLIP beside a language model: llava and its successors, the remote LLaVA files, phi3_v.
 
 use super::Source;
-use super::blocks::{Attention, Block, Window, mul};
-use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::encoder::NO_HEAD;
-use super::vision::{self, CLIP_L_336, SIGLIP};
-use super::vlm::{TEXT, described_siglip, join_parts, language, projector, tower, two_linears};
+use super::blocks::{Block, mul};
+use super::decoder::Parts;
+use super::vision::{self, CLIP_L_336};
+use super::vlm::{TEXT, join_parts, language, projector, tower, two_linears};
 use crate::model::config::{Result, Section};
-use crate::model::inventory::{Part, Role};
-use crate::model::kv_cache::Cache;
+use crate::model::inventory::Role;
 
 /// llava, llava_next, llava_next_video, llava_onevision, vipllava; and the remote LLaVA files.
 pub fn llava(source: &Source<'_>) -> Result<Parts> {

@@ -1,13 +1,10 @@
 //! State-space models: mamba, falcon_mamba, mamba2; and jamba, which adds attention and experts.
 
-use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
+use super::blocks::{Block, Moe, Norm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::dense::Dense;
 use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
+use super::sparse::{ACTIVE, COUNT};
 use crate::model::config::{Result, Section};
-use crate::model::inventory::Role;
-use crate::model::kv_cache::Cache;
 
 /// mamba and falcon_mamba: one mixer and one norm a layer.
 pub fn mamba(c: Section<'_>, request: Request) -> Result<Parts> {

@@ -1,13 +1,10 @@
 //! mimo_v2_flash: sliding layers with sizes of their own.
 
-use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
+use super::blocks::{Attention, Block, Norm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::dense::Dense;
-use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
+use super::sparse::{Experts, Sparse};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
-use crate::model::kv_cache::Cache;
 
 /// mimo_v2_flash: sliding layers have sizes of their own and sinks; values are narrower than keys.
 pub fn mimo_v2(c: Section<'_>, request: Request) -> Result<Parts> {

@@ -4,7 +4,7 @@
 use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack, keys, windows};
 use super::dense::Dense;
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
+use super::sparse::ACTIVE;
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
 

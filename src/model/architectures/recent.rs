@@ -1,13 +1,12 @@
 //! Further decoders: dots1, exaone_moe, afmoe, solar_open, hy_v3, apertus, nanochat, diffllama,
 //! olmo_hybrid, rwkv and zamba.
 
-use super::blocks::{Attention, Block, Norm, QkNorm, Window, mul};
+use super::blocks::{Norm, QkNorm, Window, mul};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack, windows};
 use super::dense::{Dense, Mlp};
 use super::sparse::{Experts, Sparse};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
-use crate::model::kv_cache::Cache;
 
 /// dots1: normalised queries and keys, dense layers first, windows from a layer on.
 pub fn dots1(c: Section<'_>, request: Request) -> Result<Parts> {

@@ -1,11 +1,8 @@
 //! Further recurrent decoders: olmo_hybrid, rwkv, zamba.
 
 use super::blocks::mul;
-use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
+use super::blocks::{Attention, Block, Norm, QkNorm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::dense::Dense;
-use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
 use crate::model::kv_cache::Cache;

@@ -1,6 +1,6 @@
 //! Vision towers that belong to one language model: Qwen-VL, GLM-V, Llama 4, Mllama, Gemma 4.
 
-use super::blocks::{Attention, Block, Norm, QkNorm, join, mul};
+use super::blocks::{Attention, Block, Norm, join, mul};
 use super::decoder::Stack;
 use super::vision::Tower;
 use crate::model::config::{Result, Section};

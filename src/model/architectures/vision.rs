@@ -60,7 +60,8 @@ impl Tower {
             .layer_norm("layer_norm2", self.hidden)
     }
 
-    fn patch(&self, bias: bool) -> Block {
+    /// The convolution that makes patches.
+    pub fn patch(&self, bias: bool) -> Block {
         Block::new().conv(
             "patch_embedding",
             Role::Conv,

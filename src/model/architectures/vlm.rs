@@ -3,15 +3,14 @@
 //! Whether the head shares the embedding is read from the outer object, else from the object of the
 //! language model, else from the family's default.
 
-use super::blocks::{Attention, Block, Window, mul};
-use super::decoder::{Defaults, Dimensions, Parts, Request, Stack, Task};
+use super::blocks::{Block, mul};
+use super::decoder::{Dimensions, Parts, Request, Stack, Task};
 use super::encoder::NO_HEAD;
 use super::towers::{self, QwenVision};
 use super::vision::{self, CLIP_L_336, SIGLIP};
 use super::{Source, speech};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::{Part, Role};
-use crate::model::kv_cache::Cache;
 
 /// Objects that describe the language model.
 pub const TEXT: &str = "text_config|llm_config|language_config|thinker_config";

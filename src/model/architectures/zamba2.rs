@@ -1,13 +1,10 @@
 //! zamba2: Mamba-2 layers, some of them joined by shared attention blocks.
 
-use super::blocks::{Attention, Block, Moe, Norm, QkNorm, Window};
+use super::blocks::{Block, Norm, Window};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::dense::Dense;
-use super::mixers::{self, Mamba, Mamba2};
-use super::sparse::{ACTIVE, COUNT, Experts, SHARED, Sparse};
+use super::mixers::{self, Mamba2};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
-use crate::model::kv_cache::Cache;
 
 /// zamba2: Mamba-2 layers, some of them joined by one of a few shared attention blocks.
 pub fn zamba2(c: Section<'_>, request: Request) -> Result<Parts> {
