@@ -71,3 +71,22 @@ fn every_config_of_the_folder_is_in_the_table() {
         }
     }
 }
+
+#[test]
+fn original_params_files_give_the_same_counts() {
+    let llama3 = r#"{"dim": 4096, "ffn_dim_multiplier": 1.3, "multiple_of": 1024, "n_heads": 32, "n_kv_heads": 8, "n_layers": 32, "norm_eps": 1e-05, "vocab_size": 128256}"#;
+    let model = model::read(llama3).unwrap();
+    assert_eq!(model.total(), 8_030_261_248);
+    assert!(model.is_exact());
+    let llama2 = r#"{"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32, "norm_eps": 1e-06, "vocab_size": -1}"#;
+    let model = model::read(llama2).unwrap();
+    assert_eq!(model.total(), 6_738_415_616);
+    assert!(!model.is_exact());
+    let mixtral = r#"{"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32, "n_kv_heads": 8, "norm_eps": 1e-05, "vocab_size": 32000,
+        "moe": {"num_experts_per_tok": 2, "num_experts": 8}}"#;
+    let model = model::read(mixtral).unwrap();
+    assert_eq!(
+        (model.total(), model.active()),
+        (46_702_792_704, 12_879_925_248)
+    );
+}

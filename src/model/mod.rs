@@ -5,12 +5,16 @@
 //! it cannot use is a [`config::ConfigError`] at a key. A count is exact for known architectures;
 //! otherwise [`Model::inexact`] says why, and [`Model::low`] and [`Model::high`] bound it.
 
+pub mod adapter;
 pub mod architectures;
+pub mod beside;
 pub mod config;
+pub mod documents;
 pub mod gguf;
 pub mod inventory;
 pub mod json;
 pub mod kv_cache;
+pub mod original_params;
 pub mod quantization;
 
 use self::architectures::Source;
@@ -66,7 +70,12 @@ pub fn from_section(root: Section<'_>) -> Result<Model> {
         class,
         model_type: &model_type,
     };
-    let parts = architectures::build(&source)?;
+    let original = documents::recognise(root) == documents::Document::OriginalParams;
+    let parts = if original {
+        original_params::read(root)?
+    } else {
+        architectures::build(&source)?
+    };
     let total = bounded(root, parts.inventory.total())?;
     let active = bounded(root, parts.inventory.active())?;
     if total == 0 {
