@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use crate::model::{self, Model};
+use crate::model::{self, Model, kv_cache};
 
 /// Flags of `trainwreck fit`.
 #[derive(Debug, Clone, Args)]
@@ -107,8 +107,28 @@ fn object(file: &str, model: &Model) -> Value {
         },
         "weights_bytes": model.weights_bytes(),
         "kv_bytes_per_token": model.kv_bytes_per_token(2),
+        "kv_layers": kv_layers(model),
+        "model_type": model.model_type,
+        "dtype": model.stored_dtype().name(),
+        "quantization": model.quantization.as_ref().map(|one| json!({ "method": one.method, "format": one.summary, "exact": one.exact })),
+        "tied": model.tied,
         "notes": model.notes.iter().chain(&model.inexact).collect::<Vec<_>>(),
     })
+}
+
+/// What each kind of layers keeps, in a 16-bit cache.
+fn kv_layers(model: &Model) -> Vec<Value> {
+    let kinds = kv_cache::kinds(&model.inventory);
+    let one = |sum: &kv_cache::KindSum| {
+        json!({
+            "kind": sum.kind,
+            "layers": sum.layers,
+            "bytes_per_token": sum.per_token.saturating_mul(2),
+            "window": sum.window,
+            "state_elements": sum.constant,
+        })
+    };
+    kinds.iter().map(one).collect()
 }
 
 fn table(file: &str, model: &Model) -> String {
@@ -142,8 +162,14 @@ fn table(file: &str, model: &Model) -> String {
     row("weights", format!("{weights}, {format}"));
     row(
         "KV cache",
-        format!("{} a token", gib(model.kv_bytes_per_token(2))),
+        format!("{} a token in 16 bits", gib(model.kv_bytes_per_token(2))),
     );
+    for sum in kv_cache::kinds(&model.inventory) {
+        let window = sum.window.map_or(String::new(), |tokens| {
+            format!(", last {} tokens", grouped(tokens))
+        });
+        row("", format!("{} layers {}{window}", sum.layers, sum.kind));
+    }
     for note in model.notes.iter().chain(&model.inexact) {
         row("note", note.clone());
     }

@@ -91,6 +91,72 @@ impl Cache {
     }
 }
 
+/// Layers of one kind and what they add together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KindSum {
+    /// Kind of the layers.
+    pub kind: &'static str,
+    /// How many caches of the kind there are.
+    pub layers: u64,
+    /// Elements a token adds over all of them.
+    pub per_token: u64,
+    /// Tokens of the window or chunk, where there is one.
+    pub window: Option<u64>,
+    /// Elements that a sequence holds whatever its length.
+    pub constant: u64,
+}
+
+/// The caches of a model by kind, in the order of their first layer.
+pub fn kinds(inventory: &Inventory) -> Vec<KindSum> {
+    let mut sums: Vec<KindSum> = Vec::new();
+    for group in &inventory.groups {
+        for cache in &group.caches {
+            let count = group.count();
+            let (kind, window, constant) = match *cache {
+                Cache::Full { .. } => ("full", None, 0),
+                Cache::Sliding { window, .. } => ("sliding", Some(window), 0),
+                Cache::Chunked { chunk, .. } => ("chunked", Some(chunk), 0),
+                Cache::Latent { .. } => ("latent", None, 0),
+                Cache::Indexer { .. } => ("indexer", None, 0),
+                Cache::Cross { .. } => ("cross", None, 0),
+                Cache::State {
+                    channels,
+                    kernel,
+                    recurrent,
+                } => (
+                    "state",
+                    None,
+                    channels.saturating_mul(kernel).saturating_add(recurrent),
+                ),
+            };
+            let width = match *cache {
+                Cache::Indexer { width } | Cache::Cross { width } => width,
+                _ => cache.per_token(),
+            };
+            let (per_token, constant) =
+                (width.saturating_mul(count), constant.saturating_mul(count));
+            match sums
+                .iter_mut()
+                .find(|sum| sum.kind == kind && sum.window == window)
+            {
+                Some(sum) => {
+                    sum.layers = sum.layers.saturating_add(count);
+                    sum.per_token = sum.per_token.saturating_add(per_token);
+                    sum.constant = sum.constant.saturating_add(constant);
+                }
+                None => sums.push(KindSum {
+                    kind,
+                    layers: count,
+                    per_token,
+                    window,
+                    constant,
+                }),
+            }
+        }
+    }
+    sums
+}
+
 /// Who holds the cache; their allocations differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
@@ -204,4 +270,79 @@ fn sum(inventory: &Inventory, of: impl Fn(&Cache) -> u128) -> u128 {
         .iter()
         .map(|one| group(&one.caches, one.count()))
         .fold(0, u128::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model;
+
+    fn of(text: &str) -> Inventory {
+        model::read(text).unwrap().inventory
+    }
+
+    #[test]
+    fn a_window_bounds_the_cache_of_a_sequence() {
+        let gemma = of(
+            r#"{"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "hidden_size": 3584, "num_hidden_layers": 42, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 256, "sliding_window": 4096}"#,
+        );
+        assert_eq!(bytes_per_token(&gemma, 2), 344_064);
+        assert_eq!(
+            bytes_per_sequence(&gemma, Engine::Transformers, 8192, 2, 4, 0),
+            2_113_929_216
+        );
+        let kinds = kinds(&gemma);
+        assert_eq!(
+            kinds
+                .iter()
+                .map(|sum| (sum.kind, sum.layers))
+                .collect::<Vec<_>>(),
+            [("sliding", 21), ("full", 21)]
+        );
+    }
+
+    #[test]
+    fn vllm_reserves_whole_blocks_and_a_step_more_for_windows() {
+        let llama = of(
+            r#"{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}"#,
+        );
+        let vllm = Engine::Vllm {
+            block: 16,
+            batched_tokens: 2048,
+        };
+        assert_eq!(
+            bytes_per_sequence(&llama, vllm, 1000, 2, 2, 0),
+            1008 * 131_072
+        );
+        let mistral = of(
+            r#"{"model_type": "mistral", "architectures": ["MistralForCausalLM"], "num_key_value_heads": 8, "sliding_window": 4096}"#,
+        );
+        assert_eq!(
+            bytes_per_sequence(&mistral, vllm, 100_000, 2, 2, 0),
+            (6144 + 16) * 131_072
+        );
+        assert_eq!(
+            bytes_per_sequence(&mistral, Engine::Transformers, 100_000, 2, 2, 0),
+            4096 * 131_072
+        );
+    }
+
+    #[test]
+    fn recurrent_states_do_not_grow() {
+        let jamba = of(r#"{"model_type": "jamba", "architectures": ["JambaForCausalLM"]}"#);
+        assert_eq!(bytes_per_token(&jamba, 2), 16_384);
+        let state = 28 * 8192 * (4 * 2 + 16 * 4);
+        assert_eq!(
+            bytes_per_sequence(&jamba, Engine::Transformers, 0, 2, 4, 0),
+            state
+        );
+    }
+
+    #[test]
+    fn latent_attention_and_its_indexer() {
+        let deepseek =
+            of(r#"{"model_type": "deepseek_v32", "architectures": ["DeepseekV32ForCausalLM"]}"#);
+        assert_eq!(bytes_per_token(&deepseek, 2), 61 * 576 * 2);
+        assert_eq!(indexer_bytes_per_token(&deepseek, 2), 61 * 128 * 2);
+    }
 }
