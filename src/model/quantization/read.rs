@@ -50,7 +50,11 @@ pub fn read(root: Section<'_>) -> Result<Option<Quantization>> {
             vec![(Where::Experts, Scheme::Mxfp4)],
             "experts in 4 bits, a scale for 32 weights".to_owned(),
         ),
-        "compressed-tensors" | "modelopt" | "modelopt_fp4" | "quark" | "modelopt_mixed" => {
+        "quark" => {
+            skip.extend(c.strings("exclude"));
+            quark(c)?
+        }
+        "compressed-tensors" | "modelopt" | "modelopt_fp4" | "modelopt_mixed" => {
             let rules = config_groups(c, &method)?;
             let summary = format!("{} group(s) of linear layers", rules.len());
             (rules, summary)
@@ -102,6 +106,8 @@ pub fn read(root: Section<'_>) -> Result<Option<Quantization>> {
             };
             (vec![(Where::Layers, scheme)], "additive codes".to_owned())
         }
+        // An online model stores plain weights and quantises them as it runs.
+        "bitnet" if c.str("quantization_mode") == Some("online") => return Ok(None),
         "bitnet" => (
             vec![(Where::Layers, Scheme::Bitnet)],
             "2 bits, one scale a matrix".to_owned(),
@@ -292,6 +298,24 @@ fn scheme(weights: Section<'_>, activations: bool, modelopt: bool, format: &str)
         },
         (bits, _) => Scheme::Packed { bits, group },
     })
+}
+
+/// AMD Quark: one scheme for all linear layers.
+fn quark(c: Section<'_>) -> Result<(Vec<(Where, Scheme)>, String)> {
+    let global = c.section("global_quant_config");
+    let weight = global.section("weight");
+    let kind = weight.str("dtype").unwrap_or("").to_ascii_lowercase();
+    let group = weight.int("group_size", 0).unwrap_or(0);
+    let scheme = match weight.str("qscheme").unwrap_or("") {
+        _ if kind.contains("fp4") => Scheme::Mxfp4,
+        _ if kind.contains("int4") => Scheme::Packed { bits: 4, group },
+        "per_channel" => Scheme::Channel8,
+        _ if kind.contains("fp8") || kind.contains("int8") => Scheme::Fp8Tensor {
+            activations: !global.section("input_tensors").is_empty(),
+        },
+        _ => return Ok((Vec::new(), "this scheme is not known".to_owned())),
+    };
+    Ok((vec![(Where::Layers, scheme)], kind))
 }
 
 fn torchao(c: Section<'_>) -> Result<(Vec<(Where, Scheme)>, String)> {
