@@ -119,12 +119,15 @@ fn routed(
     windows: Vec<Window>,
 ) -> Result<Parts> {
     let bias = c.bool("attention_bias", false)?;
+    let model_type = c.str("model_type").unwrap_or("");
+    let out_bias = bias && model_type != "solar_open";
     let dense = Dense {
-        attention: d.attention().biases(bias, bias).qk_norm(qk_norm),
+        attention: d.attention().biases(bias, out_bias).qk_norm(qk_norm),
         windows,
         ..Dense::new(&d)
     };
-    let sparse = Sparse::read(c, &mut d, experts)?;
+    let mut sparse = Sparse::read(c, &mut d, experts)?;
+    sparse.bias = model_type == "hy_v3" && c.bool("mlp_bias", false)?;
     let layers = d.layers;
     let mut stack = Stack::new(c, d, default, request)?;
     for index in 0..layers {
@@ -137,12 +140,13 @@ fn routed(
 pub fn afmoe(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([200_192, 2048, 6144, 32, 16, 0, 128, 16384], false);
     let mut d = Dimensions::read(c, &default)?;
+    let bias = c.bool("attention_bias", false)?;
     let every = c.divisor("global_attn_every_n_layers", 4)?;
     let windows = windows(c, d.layers, Some(c.int("sliding_window", 1024)?), |index| {
         !(index + 1).is_multiple_of(every)
     });
     let dense = Dense {
-        attention: d.attention().qk_norm(QkNorm::PerHead),
+        attention: d.attention().biases(bias, bias).qk_norm(QkNorm::PerHead),
         norms: &[
             "input_layernorm",
             "post_attention_layernorm",

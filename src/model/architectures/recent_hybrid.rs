@@ -27,9 +27,10 @@ pub fn olmo_hybrid(c: Section<'_>, request: Request) -> Result<Parts> {
         let named = usize::try_from(index)
             .ok()
             .and_then(|index| kinds.get(index));
-        let full = named.map_or((index + 1).is_multiple_of(4), |kind| {
-            *kind == "full_attention"
-        });
+        let full = named.map_or(
+            (index + 1).is_multiple_of(4) || (d.layers < 4 && index + 1 == d.layers),
+            |kind| *kind == "full_attention",
+        );
         let block = Block::new()
             .norm("post_attention_layernorm", d.hidden)
             .gated_mlp("mlp", d.hidden, d.intermediate, false);
@@ -198,7 +199,7 @@ pub fn zamba(c: Section<'_>, request: Request) -> Result<Parts> {
         .and_then(|index| kinds.get(index))
     {
         Some(kind) => *kind == "hybrid",
-        None => index == 2 || (index > 2 && index % every == offset),
+        None => index == 2 || (index > 2 && (index - 3) % every == offset),
     };
     let attention = Attention {
         hidden: wide,
