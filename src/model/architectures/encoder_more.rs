@@ -277,7 +277,7 @@ pub fn nomic(source: &Source<'_>) -> Result<Parts> {
             d.hidden,
         )
         .layer_norm("LayerNorm", d.hidden);
-    assemble(
+    let mut parts = assemble(
         source,
         Plan {
             embedding,
@@ -287,7 +287,11 @@ pub fn nomic(source: &Source<'_>) -> Result<Parts> {
             deep_classifier: true,
             dimensions: d,
         },
-    )
+    )?;
+    if c.int("num_experts", 0)? > 0 {
+        parts.inexact = Some("the experts of this version are not known".to_owned());
+    }
+    Ok(parts)
 }
 
 /// eurobert: Llama without a mask.

@@ -125,3 +125,36 @@ pub fn phi3_v(source: &Source<'_>) -> Result<Parts> {
     );
     Ok(join_parts(text, stack))
 }
+
+/// video_llava: a CLIP tower for images and one for videos.
+pub fn video_llava(source: &Source<'_>) -> Result<Parts> {
+    let (text, mut stack) = language(source, "llama")?;
+    let c = source.root.section("vision_config");
+    let hidden = text.dimensions.hidden;
+    let sizes = if c.is_empty() {
+        [1024, 4096, 24, 16, 224, 14]
+    } else {
+        vision::CLIP
+    };
+    vision::clip(&mut stack, "model.image_tower", c, sizes)?;
+    let width = vision::clip(&mut stack, "model.video_tower", c, sizes)?.hidden;
+    let bias = source.root.bool("multimodal_projector_bias", true)?;
+    projector(&mut stack, two_linears(width, hidden, hidden, bias));
+    Ok(join_parts(text, stack))
+}
+
+/// deepseek_vl: SigLIP with its head, two linear layers.
+pub fn deepseek_vl(source: &Source<'_>) -> Result<Parts> {
+    let (text, mut stack) = language(source, "llama")?;
+    let hidden = text.dimensions.hidden;
+    let width = vision::siglip(
+        &mut stack,
+        "model.vision_model",
+        source.root.section("vision_config"),
+        vision::SIGLIP,
+        true,
+    )?
+    .hidden;
+    projector(&mut stack, two_linears(width, hidden, hidden, true));
+    Ok(join_parts(text, stack))
+}

@@ -4,6 +4,7 @@
 //! language models take a [`Section`] and a [`Request`], so that vision-language models can use
 //! them for their text part.
 
+mod blip;
 pub mod blocks;
 mod bloom;
 mod classes;
@@ -28,6 +29,7 @@ mod hunyuan;
 mod hybrid;
 mod idefics;
 mod image;
+mod kimi_vision;
 mod lfm2;
 mod llama;
 mod llama4;
@@ -183,6 +185,11 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("siglip2", image::siglip),
     ("siglip_vision_model", image::siglip_vision),
     ("siglip2_vision_model", image::siglip_vision),
+    ("kimi_k25", kimi_vision::kimi),
+    ("kimi_vl", kimi_vision::kimi),
+    ("blip-2", blip::blip2),
+    ("video_llava", llava::video_llava),
+    ("deepseek_vl", llava::deepseek_vl),
     ("llava", llava::llava),
     ("llava_next", llava::llava),
     ("llava_next_video", llava::llava),
@@ -266,6 +273,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("starcoder2", llama::starcoder2),
     ("qwen", qwen::qwen),
     ("qwen2", qwen::qwen2),
+    ("mimo", qwen::qwen2),
     ("qwen3", qwen::qwen3),
     ("qwen2_moe", qwen::qwen2_moe),
     ("qwen3_moe", qwen::qwen3_moe),
@@ -323,6 +331,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("gpt_oss", mixtral::gpt_oss),
     ("dbrx", mixtral::dbrx),
     ("minimax", mixtral::minimax),
+    ("minimax_m1", mixtral::minimax),
     ("minimax_text_01", mixtral::minimax),
     ("minimax_m2", mixtral::minimax_m2),
     ("minicpm", mixtral::minicpm),
