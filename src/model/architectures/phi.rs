@@ -9,7 +9,11 @@ use crate::model::inventory::Role;
 /// phi: biases everywhere, also of the head; one LayerNorm a layer.
 pub fn phi(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([51200, 2048, 8192, 24, 32, 0, 0, 2048], false);
-    let d = Dimensions::read(c, &default)?;
+    let mut d = Dimensions::read(c, &default)?;
+    // The first files of this family leave the width out and mean four times the hidden one.
+    if c.has("n_embd") && c.int_opt("intermediate_size|n_inner")?.is_none() {
+        d.intermediate = d.hidden.saturating_mul(4);
+    }
     let qk_norm = if c.bool("qk_layernorm", false)? {
         QkNorm::PerHeadBias
     } else {
