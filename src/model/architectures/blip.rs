@@ -17,14 +17,9 @@ pub fn blip2(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
     let text = c.section("text_config");
     let (text, mut stack) = if text.str("model_type") == Some("t5") {
-        let class = if source.class.ends_with("Model") {
-            "T5Model"
-        } else {
-            "T5ForConditionalGeneration"
-        };
         let inner = Source {
             root: text,
-            class,
+            class: "T5ForConditionalGeneration",
             model_type: "t5",
         };
         (
@@ -32,7 +27,12 @@ pub fn blip2(source: &Source<'_>) -> Result<Parts> {
             Stack::bare(Dimensions::default(), NO_HEAD, "", Part::Vision),
         )
     } else {
-        language(source, "opt")?
+        // The bare class too holds the language model with its head.
+        let whole = Source {
+            class: "Blip2ForConditionalGeneration",
+            ..*source
+        };
+        language(&whole, "opt")?
     };
     let width = tower(&mut stack, c.section("vision_config"))?;
     let queries = query_transformer(&mut stack, c.section("qformer_config"), width)?;
@@ -52,6 +52,11 @@ pub fn blip2(source: &Source<'_>) -> Result<Parts> {
                 &[1, c.int("num_query_tokens", 32)?, queries],
             ),
     );
+    if c.section("qformer_config")
+        .bool("use_qformer_text_input", false)?
+    {
+        stack.inexact("the text input of the query transformer is not counted");
+    }
     if source.class.ends_with("ForImageTextRetrieval") {
         stack.inexact(format!(
             "the heads of this class are not known ({} labels)",

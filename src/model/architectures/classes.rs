@@ -78,6 +78,7 @@ const WHOLE: &[(&str, &[&str])] = &[
     ("xlm-roberta-xl", &["ForMaskedLM", "ForMultipleChoice"]),
     ("xlnet", &["ForMultipleChoice"]),
     ("swin", &["ForImageClassification"]),
+    ("vit_mae", &["ForPreTraining"]),
     ("convnext", &["ForImageClassification"]),
     ("resnet", &["ForImageClassification"]),
     (

@@ -52,7 +52,10 @@ pub fn kimi(source: &Source<'_>) -> Result<Parts> {
     projector(
         &mut stack,
         Block::new()
-            .layer_norm("pre_norm", hidden)
+            .layer_norm(
+                "pre_norm",
+                source.root.int("projection_hidden_size", hidden)?,
+            )
             .linear("in_proj", Role::Projector, merged, merged, true)
             .linear(
                 "out_proj",

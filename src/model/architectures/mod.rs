@@ -51,6 +51,7 @@ mod speech;
 mod towers;
 mod unknown;
 mod vision;
+mod vit_more;
 pub(crate) mod vlm;
 mod zamba2;
 
@@ -176,6 +177,8 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("wavlm", speech::wav2vec2),
     ("vit", image::vit),
     ("deit", image::vit),
+    ("vit_mae", vit_more::vit_mae),
+    ("dinov3_vit", vit_more::dinov3),
     ("dinov2", image::dinov2),
     ("dinov2_with_registers", image::dinov2),
     ("clip", image::clip),
