@@ -10,6 +10,8 @@
 //! - `hover`: a hover on an error, the middle and the slowest of 100;
 //! - `whole`: a `didChange` that carries the whole text with one line more, as some editors send it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 #[path = "../tests/common/mod.rs"]
 mod common;
 

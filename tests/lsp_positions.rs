@@ -1,5 +1,7 @@
 //! Columns in every encoding a client may ask for, around characters that have different sizes in them.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 mod common;
 
 use common::{Client, OOM, range, rich};

@@ -1,5 +1,7 @@
 //! The language server under bad input, impatient clients and large files.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 mod common;
 
 use common::{Client, OOM, STEP, at, dead_run, range, rich};

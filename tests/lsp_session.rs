@@ -1,5 +1,7 @@
 //! A client's session with the language server, from start to exit.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 mod common;
 
 use common::{Client, OOM, STEP, dead_run, pulling, range, rich};

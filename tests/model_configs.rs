@@ -1,5 +1,7 @@
 //! Every config of `tests/configs` against the figures of `expected.tsv`, exact to the unit.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 use std::path::Path;
 
 use trainwreck::model;

@@ -1,5 +1,7 @@
 //! Hostile and absurd configs: a clear answer at a key, never a panic.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 use proptest::prelude::*;
 use trainwreck::model::{self, architectures};
 

@@ -99,6 +99,7 @@ words! {
 
 words! {
     /// Why: one word a cause.
+    #[derive(Default)]
     Cause {
         /// One allocation too large for this card.
         SingleHugeAllocation = "single-huge-allocation",
@@ -211,6 +212,7 @@ words! {
         /// Tried again and went on.
         Retry = "retry",
         /// The text does not tell.
+        #[default]
         Unknown = "unknown",
     }
 }

@@ -48,7 +48,7 @@ fn shown(analysis: &Analysis, settings: &Settings) -> Vec<usize> {
         }
     }
     let wanted = |(i, finding): &(usize, &Finding)| {
-        !folded[*i] && !settings.disabled.contains(&*finding.rule) && !(finding.kind == Kind::Report && finding.severity == Severity::Info)
+        !(folded[*i] || settings.disabled.contains(&*finding.rule) || finding.kind == Kind::Report && finding.severity == Severity::Info)
     };
     let mut shown: Vec<usize> = analysis.findings.iter().enumerate().filter(wanted).map(|(i, _)| i).collect();
     shown.sort_by_key(|&i| {
