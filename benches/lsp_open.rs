@@ -9,6 +9,7 @@
 //! - `insert`: the same for a line put in at the top, which moves every finding;
 //! - `hover`: a hover on an error, the middle and the slowest of 100;
 //! - `whole`: a `didChange` that carries the whole text with one line more, as some editors send it.
+#![allow(clippy::print_stdout)] // Its output is its purpose.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -2,6 +2,7 @@
 //!
 //! Every wait is for a message and has a limit; nothing sleeps.
 #![allow(dead_code)] // Each test program uses a part of it.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // It is part of the tests.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
