@@ -60,7 +60,6 @@ fn main() {
         .collect();
     show("append", appended);
     show("insert", (0..20).map(|_| change(&mut client, 0, STEP)).collect());
-    end += 20;
 
     let error = marks[0]["range"]["start"]["line"].as_u64().unwrap_or(0) as usize + 20;
     let hovers = (0..100).map(|_| {
