@@ -1,6 +1,5 @@
 //! Columns in every encoding a client may ask for, around characters that have different sizes in them.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
 
 mod common;
 

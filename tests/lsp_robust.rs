@@ -1,6 +1,5 @@
 //! The language server under bad input, impatient clients and large files.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
 
 mod common;
 

@@ -1,6 +1,5 @@
 //! A client's session with the language server, from start to exit.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
 
 mod common;
 

@@ -4,7 +4,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
 #![allow(dead_code)] // Each test program uses a part of it.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // It is part of the tests.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
