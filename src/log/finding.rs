@@ -58,7 +58,8 @@ impl Number {
     pub fn shown(&self) -> String {
         match (self.span, self.value) {
             (None, Value::Bytes(n)) => units::binary(n),
-            (_, Value::Bytes(n)) if self.unit == Unit::Bytes => units::binary(n),
+            // A bare count of bytes or KiB says nothing without its unit.
+            (_, Value::Bytes(n)) if !self.text.ends_with(|c: char| c.is_ascii_alphabetic()) => units::binary(n),
             _ => self.text.clone(),
         }
     }

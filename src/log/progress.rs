@@ -35,7 +35,7 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
         r"(\d+)/\d+ \[[^\]]*(?:it/s|s/it|step)",
         r"\b(\d+)/\d+ \[[=>.━╸ ]",
         r"\b(\d+)/\d+ [━╸]",
-        r"(?i)\bepoch['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)\b",
+        r"(?i)\bepoch['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)(?:[^\w.]|\.\D|\.?$)",
     ];
     Some(Dialects {
         step: step.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect(),
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn dialects() {
         let cases = [
-            ("{'loss': 2.3451, 'grad_norm': 1.23, 'learning_rate': 4.9e-05, 'epoch': 0.01}", Some(0), Some(2.3451)),
-            ("{'loss': '2.345', 'grad_norm': '1.235', 'epoch': '0.01'}", Some(0), Some(2.345)),
+            ("{'loss': 2.3451, 'grad_norm': 1.23, 'learning_rate': 4.9e-05, 'epoch': 0.01}", None, Some(2.3451)),
+            ("{'loss': '2.345', 'grad_norm': '1.235', 'epoch': '0.01'}", None, Some(2.345)),
             ("Epoch 10, Batch 240, Loss: 2.354", Some(240), Some(2.354)),
             ("Batch 319: loss 0.3127", Some(319), Some(0.3127)),
             ("iteration     5426/  250000 | consumed samples: 1 | lm loss: 1.9E+00 | loss scale: 1.0", Some(5426), Some(1.9)),

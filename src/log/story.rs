@@ -210,8 +210,8 @@ fn same_event(a: &Finding, b: &Finding) -> bool {
         return (a.cause == b.cause && a.severity == b.severity) || (is_non_finite(a) && is_non_finite(b));
     }
     // Reports with different numbers are different reports; Xids of one page are told apart by their number.
-    let same_number = |name: &str| a.number(name).map(|n| n.value) == b.number(name).map(|n| n.value);
-    a.rule == b.rule && a.cause == b.cause && same_number("xid") && (a.kind != Kind::Report || a.message == b.message)
+    let differ = |name: &str| a.number(name).zip(b.number(name)).is_some_and(|(x, y)| x.value != y.value);
+    a.rule == b.rule && a.cause == b.cause && !differ("xid") && (a.kind != Kind::Report || a.message == b.message)
 }
 
 fn is_non_finite(f: &Finding) -> bool {

@@ -270,7 +270,38 @@ fn next_heading(rest: &str) -> Option<usize> {
 }
 
 fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(pattern).size_limit(4 << 20).build()
+    RegexBuilder::new(&ascii(pattern, false)).size_limit(4 << 20).build()
+}
+
+/// A pattern whose digits and word borders are ASCII ones, its word characters too when `words` says so.
+///
+/// The messages are ASCII text. Unicode borders keep the fast automaton from running on any line with a bar or an accent,
+/// and Unicode classes make it large.
+pub fn ascii(pattern: &str, words: bool) -> String {
+    let mut out = String::with_capacity(pattern.len() + 16);
+    let mut in_class = false;
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        let length = if c == '\\' { 1 + rest[1..].chars().next().map_or(0, char::len_utf8) } else { c.len_utf8() };
+        let (token, tail) = rest.split_at(length);
+        match (token, in_class) {
+            ("[", false) => in_class = true,
+            ("]", true) => in_class = false,
+            _ => {}
+        }
+        out.push_str(match (token, in_class) {
+            ("\\d", true) => "0-9",
+            ("\\d", false) => "[0-9]",
+            ("\\b", false) => "(?-u:\\b)",
+            ("\\w", true) if words => "0-9A-Za-z_",
+            ("\\w", false) if words => "[0-9A-Za-z_]",
+            ("\\s", true) if words => " \\t",
+            ("\\s", false) if words => "[ \\t]",
+            _ => token,
+        });
+        rest = tail;
+    }
+    out
 }
 
 /// A pattern without its white space: it matches the same message with all white space taken out.
@@ -312,6 +343,12 @@ mod tests {
     #[test]
     fn squeezing_takes_white_space_and_its_quantifiers() {
         assert_eq!(squeeze(r"Tried to allocate (?P<tried>[\d.]+ ?\S+)\s+of\s*x {2}y"), r"Triedtoallocate(?P<tried>[\d.]+\S+)ofxy");
+    }
+
+    #[test]
+    fn digits_and_borders_are_ascii() {
+        assert_eq!(ascii(r"\bx[\d.]+\d\\d", false), r"(?-u:\b)x[0-9.]+[0-9]\\d");
+        assert_eq!(ascii(r"[\w./-]+\s", true), r"[0-9A-Za-z_./-]+[ \t]");
     }
 
     #[test]
