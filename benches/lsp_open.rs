@@ -9,6 +9,7 @@
 //! - `insert`: the same for a line put in at the top, which moves every finding;
 //! - `hover`: a hover on an error, the middle and the slowest of 100;
 //! - `whole`: a `didChange` that carries the whole text with one line more, as some editors send it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark may fail that way, and prints
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -59,7 +60,6 @@ fn main() {
         .collect();
     show("append", appended);
     show("insert", (0..20).map(|_| change(&mut client, 0, STEP)).collect());
-    end += 20;
 
     let error = marks[0]["range"]["start"]["line"].as_u64().unwrap_or(0) as usize + 20;
     let hovers = (0..100).map(|_| {

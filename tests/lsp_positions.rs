@@ -1,4 +1,5 @@
 //! Columns in every encoding a client may ask for, around characters that have different sizes in them.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
 
 mod common;
 

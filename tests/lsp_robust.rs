@@ -1,4 +1,5 @@
 //! The language server under bad input, impatient clients and large files.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
 
 mod common;
 
