@@ -51,7 +51,7 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
     const LEVEL: &str = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SUCCESS)";
     let forms = [
         // [rank3]:  [default3]:  [1,3]<stderr>:  and a space or a further header behind
-        r"\[(?:rank|default|[a-z_]+_?rank)(?P<rank>\d+)\]:\s?".to_owned(),
+        r"\[(?:rank|default|trainer|worker|role|[a-z_]+_?rank)(?P<rank>\d+)(?:\|\d+)?\]:\s?".to_owned(),
         r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr|stddiag)>:\s?".to_owned(),
         r"\[rank: (?P<rank>\d+)\]\s+".to_owned(),
         // c10: [E1129 10:11:12.123456789 file.cpp:616]   [E file.cpp:475]
@@ -83,6 +83,8 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         // srun --label, and line counters that viewers put in front
         r"(?P<rank>\d{1,5}):\s".to_owned(),
         r"\[\d{1,7}\]\s".to_owned(),
+        // Determined: the container, the rank, two bars
+        r"[0-9a-f]{8} (?:\[rank=(?P<rank>\d+)\] )?\|\|\s".to_owned(),
         // [INFO]  [INFO|trainer.py:123]  [WARNING][file]
         format!(r"\[{LEVEL}(?:\|[^\]]{{1,80}})?\]:?\s*(?:>> )?"),
         // vLLM: ERROR 09-10 12:22:13 [core.py:1346]
