@@ -213,6 +213,7 @@ static SOURCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"|(?:self|cls|torch|logger|log|logging|warnings|os|sys|np|jax|tf|model|trainer|engine)\.[\w.\[\]]*\("#,
         r#"|(?:print|printf|fprintf|TORCH_CHECK|TORCH_WARN|LOG|WARN|INFO|NCCLCHECK|C10_CUDA_CHECK|RuntimeError|ValueError|fmt::format|echo|grep)\s*\("#,
         r#"|[\w.\[\]]+(?:\s*,\s*[\w.]+)*\s*[-+*/|&]?=\s*[\w.]+\("#,
+        r#"|(?:const|let|var|auto)\s+\w+\s*=|\+\s+["']"#,
         r#"|#[^~\d]|//|/\*|\*\s|\+\+\+|---\s|@@|diff --git|\$\s|grep\b|echo\b|def\b"#,
         r#")"#
     );
