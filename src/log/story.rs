@@ -71,6 +71,8 @@ const LAST_STEP_LINES: usize = 400;
 const STEPS_ONWARD: usize = 3;
 /// Lines of a launcher's summary that are looked through.
 const SUMMARY_LINES: usize = 4000;
+/// Precedence of what only follows other events.
+const FOLLOW_UP: u8 = 11;
 /// Candidates whose aftermath is looked at.
 const MOST_CANDIDATES: usize = 64;
 
@@ -305,7 +307,7 @@ fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<O
 fn root(findings: &[Finding], story: &Story) -> Option<usize> {
     let candidates = story.groups.iter().filter(|group| {
         let lead = &findings[group.lead];
-        !group.went_on && lead.role == Role::RootCause && lead.severity != Severity::Info
+        !group.went_on && lead.role == Role::RootCause && lead.severity != Severity::Info && !stopped_by_launcher(lead, findings)
     });
     let mut best: Option<usize> = None;
     for group in candidates {
@@ -318,6 +320,13 @@ fn root(findings: &[Finding], story: &Story) -> Option<usize> {
         }
     }
     best
+}
+
+/// Once a launcher has reported a failed task or stops the rest, a follow-up that is unsure of itself is one of its victims.
+fn stopped_by_launcher(lead: &Finding, findings: &[Finding]) -> bool {
+    let stops =
+        |f: &Finding| f.kind == Kind::Launch && f.role == Role::Consequence && matches!(f.cause, Cause::Exception | Cause::Teardown);
+    lead.precedence >= FOLLOW_UP && lead.confidence == Confidence::Low && findings.iter().any(|f| stops(f) && f.span.line < lead.span.line)
 }
 
 /// Does the later finding explain more than the earlier one?
