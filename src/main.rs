@@ -18,19 +18,33 @@ enum Command {
     /// Read logs and say why the run died
     Check(cli::check::CheckArgs),
     /// Serve an editor over standard input and output
-    Lsp,
+    Lsp(LspArgs),
     /// List the rule pages
     Rules(cli::rules::RulesArgs),
     /// Print a rule's page
     Explain(cli::rules::ExplainArgs),
+    /// Say what a model config needs
+    Fit(cli::fit::FitArgs),
+    /// List the catalogue of accelerators
+    Gpus(cli::gpus::GpusArgs),
+}
+
+/// Arguments of `lsp`.
+#[derive(clap::Args)]
+struct LspArgs {
+    /// Client libraries add this flag; standard input and output are what the server uses anyway
+    #[arg(long, hide = true)]
+    stdio: bool,
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Check(args) => cli::check::run(&args),
-        Command::Lsp => Ok(trainwreck::lsp::run()),
+        Command::Lsp(_) => Ok(trainwreck::lsp::run()),
         Command::Rules(args) => cli::rules::list(&args),
         Command::Explain(args) => cli::rules::explain(&args),
+        Command::Fit(args) => print(&cli::fit::run(&args)),
+        Command::Gpus(args) => print(&cli::gpus::run(&args)),
     };
     match outcome {
         Ok(code) => ExitCode::from(u8::try_from(code).unwrap_or(2)),
@@ -46,4 +60,12 @@ fn main() -> ExitCode {
 /// A reader that has seen enough is no error.
 fn is_closed_pipe(e: &anyhow::Error) -> bool {
     e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+/// Prints the outcome of a command that only computes.
+fn print(outcome: &cli::fit::Outcome) -> anyhow::Result<i32> {
+    use std::io::Write as _;
+    anstream::stderr().write_all(outcome.stderr.as_bytes())?;
+    anstream::stdout().write_all(outcome.stdout.as_bytes())?;
+    Ok(i32::from(outcome.code))
 }

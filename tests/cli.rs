@@ -2,6 +2,8 @@
 //!
 //! `UPDATE_TRANSCRIPTS=1 cargo test --test cli` writes them anew; the difference is then to be read.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,7 @@
 //! Whole logs: what must be found in each, and the harmless ones in which nothing may be.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 use std::path::{Path, PathBuf};
 
 use trainwreck::log::rules::{Rules, excerpts::Excerpt};

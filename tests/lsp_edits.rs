@@ -1,4 +1,5 @@
 //! A document that was edited has the findings of one that was opened.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The language server under bad input, impatient clients and large files.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
 
 mod common;
 
@@ -166,7 +167,7 @@ fn others_are_answered_while_a_large_file_is_read() {
     let mut client = Client::start();
     client.open(RUN, "log", &dead_run());
     client.diagnostics(RUN, 1);
-    client.open(BIG, "log", &big(20));
+    client.open(BIG, "log", &big(6));
     let hover = client.hover(RUN, 2, 60);
     assert_eq!(hover["range"]["start"]["line"], 2);
     let early = client.unread().any(|m| m["params"]["uri"] == BIG);
@@ -178,13 +179,13 @@ fn others_are_answered_while_a_large_file_is_read() {
     // It grows while it is read; the reading goes on with what came.
     client.change(BIG, 2, push_down());
     let marks = client.diagnostics(BIG, 2);
-    let lines = big(20).lines().count();
+    let lines = big(6).lines().count();
     assert_eq!(marks[0]["range"]["start"]["line"], lines);
     // Appended lines, with the whole text and as an edit.
     let end = (lines + 1, 0);
     client.change(BIG, 3, json!([{"range": range(end, end), "text": format!("{STEP}\n{OOM}\n")}]));
     assert_eq!(client.diagnostics(BIG, 3)[0]["code"], "cuda-oom");
-    client.change(BIG, 4, json!([{"text": big(20)}]));
+    client.change(BIG, 4, json!([{"text": big(6)}]));
     assert_eq!(client.diagnostics(BIG, 4)[0]["range"]["start"]["line"], lines - 1);
     assert_eq!(client.shut_down(), Some(0));
 }

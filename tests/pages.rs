@@ -1,5 +1,7 @@
 //! Every excerpt of every built-in rule page, and the form of every page.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
 use std::borrow::Cow;
 
 use trainwreck::log::rules::{BUILTIN_PAGES, Page, Rules, excerpts};

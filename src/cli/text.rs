@@ -35,12 +35,13 @@ impl Summary {
     /// # Errors
     /// When the output cannot be written.
     pub fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        let key = if self.files == 1 { "report.file" } else { "report.files" };
-        let values = [("files", self.files.to_string()), ("with", self.with_findings.to_string())];
-        if self.files == 1 && self.with_findings == 1 {
-            return Ok(());
+        match (self.files, self.with_findings) {
+            (1, 1) => Ok(()),
+            (1, _) => writeln!(out, "{}", text(LANGUAGE, "report.file")),
+            (files, with) => {
+                writeln!(out, "{}", fill(LANGUAGE, "report.files", &[("files", files.to_string()), ("with", with.to_string())]))
+            }
         }
-        writeln!(out, "{}", fill(LANGUAGE, key, &values))
     }
 }
 
@@ -76,7 +77,7 @@ pub fn write(
         for &index in loud.iter().take(MOST_EVENTS) {
             page.event(out, index, true)?;
         }
-        if !loud.is_empty() {
+        if loud.iter().any(|&i| analysis.findings[i].role == Role::Consequence) {
             writeln!(out, "{}", text(LANGUAGE, "report.none"))?;
         }
         page.list(out, "report.also", |f| f.severity == Severity::Info)?;
@@ -127,8 +128,8 @@ impl Page<'_> {
     fn event(&self, out: &mut dyn Write, index: usize, with_remedies: bool) -> std::io::Result<()> {
         let finding = &self.analysis.findings[index];
         let line = self.lines.line(finding.span.line);
-        let (shown, span) =
-            window(&line, finding.span.start, if finding.span.end_line == finding.span.line { finding.span.end } else { line.len() });
+        let mark = explain::mark(finding, &line);
+        let (shown, span) = window(&line, mark.start, mark.end);
         let level = match finding.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use regex::{Regex, RegexSet};
+use regex::{Regex, RegexSet, RegexSetBuilder};
 
 use super::rules::page::ascii;
 use crate::text::clean::Segment;
@@ -39,6 +39,8 @@ pub struct Record {
 const MOST_PREFIXES: usize = 8;
 /// One prefix is at most this long.
 const MOST_PREFIX_BYTES: usize = 160;
+/// Memory for the states of the prefix set, in bytes; with less it falls back to an engine many times slower.
+const SET_CACHE: usize = 16 << 20;
 
 /// The prefix forms: the set says in one pass which of them fit, the expressions then read the fields of the first.
 struct Forms {
@@ -72,7 +74,7 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])?\s".to_owned(),
         r"kernel:\s".to_owned(),
         // Ray actors and vLLM processes: (RayTrainWorker pid=123, ip=10.0.0.4)  (raylet)
-        r"\((?P<host>raylet|autoscaler|[\w:.<>\[\]() -]{1,60}? pid=\d+(?:, ip=[\da-fA-F.:]+)?)\)\s".to_owned(),
+        r"\((?P<host>raylet|autoscaler|[\w:.<>\[\]() -]+? pid=\d+(?:, ip=[\da-fA-F.:]+)?)\)\s".to_owned(),
         r"\((?:VllmWorker|VllmWorkerProcess|Worker\S*) rank=(?P<rank>\d+) pid=\d+\)\s".to_owned(),
         // Docker Compose: vllm-1  |
         r"(?P<host>[A-Za-z][\w.-]*) +\| ".to_owned(),
@@ -103,7 +105,8 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
     ];
     let forms: Vec<String> = forms.iter().map(|form| ascii(&format!("^(?:{form})"), true)).collect();
     let each = forms.iter().map(|form| Regex::new(form)).collect::<Result<_, _>>().ok()?;
-    Some(Forms { set: RegexSet::new(&forms).ok()?, each })
+    let set = RegexSetBuilder::new(&forms).dfa_size_limit(SET_CACHE).build().ok()?;
+    Some(Forms { set, each })
 });
 
 /// Words in front of a colon or a bar that name no host.

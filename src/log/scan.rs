@@ -118,8 +118,11 @@ impl Reader<'_> {
         }
         let record = record::read(segment);
         let Some(messages) = clean::json_messages(&record.body) else {
-            if !record::is_echo(&record, self.above()) {
-                self.read_record(&record, &pages, out);
+            // Most lines match nothing, and reading the lines above costs more than to match.
+            let before = out.len();
+            self.read_record(&record, &pages, out);
+            if out.len() > before && record::is_echo(&record, self.above()) {
+                out.truncate(before);
             }
             return;
         };
@@ -155,6 +158,10 @@ impl Reader<'_> {
         let page = &self.rules.pages()[index];
         let compiled = page.compiled();
         let body = record.body.text.as_str();
+        let one_line = page.front.continues == 0 && !page.front.wraps;
+        if one_line && !compiled.patterns.iter().any(|pattern| pattern.is_match(body)) {
+            return;
+        }
         if compiled.unless.iter().any(|veto| veto.is_match(body)) {
             return;
         }

@@ -74,7 +74,7 @@ const MOST_CANDIDATES: usize = 64;
 
 /// Tells the story of all matches of a text.
 pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
-    let mut findings: Vec<Finding> = resolve(matches, rules).into_iter().map(|m| build(m, rules, lines)).collect();
+    let mut findings: Vec<Finding> = resolve(matches, rules).into_iter().filter_map(|m| build(m, rules, lines)).collect();
     let mut story = Story::default();
     if findings.is_empty() {
         return Analysis { findings, story };
@@ -107,7 +107,8 @@ fn resolve<'m>(matches: &'m [Match], rules: &Rules) -> Vec<&'m Match> {
     kept
 }
 
-fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Finding {
+/// The finding of a match; `None` when its page's verdict finds nothing in it.
+fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     let page = &rules.pages()[m.page];
     let front = &page.front;
     let mut numbers: Vec<Number> = Vec::new();
@@ -120,14 +121,19 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Finding {
             None => texts.push((capture.name.clone(), capture.text.clone())),
         }
     }
-    if let Some(name) = front.verdict.as_deref().and_then(|_| allocator_variable(m, lines)) {
+    if let Some(name) = front.verdict.as_deref().filter(|verdict| *verdict == "device-oom").and_then(|_| allocator_variable(m, lines)) {
         texts.push(("alloc_conf".to_owned(), name));
     }
     let judged = front.verdict.as_deref().and_then(|name| verdict::judge(name, &mut numbers, &texts, front.cause));
+    if judged.is_none() && front.verdict.as_deref().is_some_and(|name| verdict::CONDITIONS.contains(&name)) {
+        return None;
+    }
     let (cause, verdict) = judged.unwrap_or((front.cause, None));
+    // The rows of a table were for the verdict alone.
+    texts.retain(|(name, _)| name != "rows" && name != "header");
     let whole = |name: &str| numbers.iter().find(|n| n.name == name).map(|n| n.value.as_f64()).filter(|x| *x >= 0.0);
     let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
-    Finding {
+    Some(Finding {
         rule: page.id.clone(),
         title: page.title.clone(),
         kind: front.kind,
@@ -145,7 +151,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Finding {
         numbers,
         texts,
         verdict,
-    }
+    })
 }
 
 /// The allocator's environment variable as the advice behind the message names it: the name differs by release and device.

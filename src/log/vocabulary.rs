@@ -25,7 +25,7 @@ macro_rules! words {
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
+                f.pad(self.as_str())
             }
         }
     };
@@ -99,6 +99,7 @@ words! {
 
 words! {
     /// Why: one word a cause.
+    #[derive(Default)]
     Cause {
         /// One allocation too large for this card.
         SingleHugeAllocation = "single-huge-allocation",
@@ -211,6 +212,7 @@ words! {
         /// Tried again and went on.
         Retry = "retry",
         /// The text does not tell.
+        #[default]
         Unknown = "unknown",
     }
 }

@@ -4,29 +4,36 @@
 //! cause is information, faded where the client can, and the two point to each other. A file has at most as many marks
 //! as the settings say, the last of which tells how many more there are: editors freeze, or stop drawing, beyond.
 
+use std::path::Path;
+
 use ropey::Rope;
 use tower_lsp_server::ls_types::{
-    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location, NumberOrString,
+    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location, NumberOrString, Range,
 };
 
 use super::convert::{ClientFacts, Diagnostics, DocumentUri, range};
 use super::settings::Settings;
 use super::state::Job;
 use crate::explain;
+use crate::log::rules::Rules;
 use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
+use crate::text::Lines;
 
 /// Where the pages of the built-in rules can be read.
-const PAGES: &str = "https://trainwreck.dev/rules/";
+const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/log/rules/");
 /// The name under which an editor lists the marks.
 const SOURCE: &str = "trainwreck";
-/// How many related places one mark lists.
-const MOST_RELATED: usize = 20;
+/// How many lines that only followed the root cause lists.
+const MOST_FOLLOWED: usize = 20;
+/// How many of its like a mark lists.
+const MOST_ALIKE: usize = 8;
 
 /// The findings of a job's text that are shown, as many as the settings allow, and their marks.
 pub fn build(job: &Job, analysis: &Analysis) -> (Vec<usize>, Diagnostics) {
     let mut shown = shown(analysis, &job.settings);
-    let scene = Scene { uri: &job.uri, rope: &job.rope, facts: &job.facts, analysis, shown: &shown };
+    let root = analysis.story.root.filter(|root| shown.contains(root));
+    let scene = Scene { uri: &job.uri, rope: &job.rope, facts: &job.facts, rules: &job.rules, analysis, shown: &shown, root };
     let most = job.settings.max_findings;
     // The mark that counts the rest takes the last place; with a single place the root cause has it.
     let kept = if shown.len() > most { (most - 1).max(1) } else { shown.len() };
@@ -48,7 +55,8 @@ fn shown(analysis: &Analysis, settings: &Settings) -> Vec<usize> {
         }
     }
     let wanted = |(i, finding): &(usize, &Finding)| {
-        !folded[*i] && !settings.disabled.contains(&*finding.rule) && !(finding.kind == Kind::Report && finding.severity == Severity::Info)
+        let table = finding.kind == Kind::Report && finding.severity == Severity::Info;
+        !(table || folded[*i] || settings.disabled.contains(&*finding.rule))
     };
     let mut shown: Vec<usize> = analysis.findings.iter().enumerate().filter(wanted).map(|(i, _)| i).collect();
     shown.sort_by_key(|&i| {
@@ -98,8 +106,11 @@ struct Scene<'a> {
     uri: &'a DocumentUri,
     rope: &'a Rope,
     facts: &'a ClientFacts,
+    rules: &'a Rules,
     analysis: &'a Analysis,
     shown: &'a [usize],
+    /// The root cause, when it is shown.
+    root: Option<usize>,
 }
 
 impl Scene<'_> {
@@ -108,7 +119,7 @@ impl Scene<'_> {
         let quiet = matches!(finding.role, Role::Consequence | Role::Repeat);
         let root_known = self.analysis.story.root.is_some();
         Diagnostic {
-            range: range(self.rope, self.facts.encoding, finding.span),
+            range: self.marked(finding),
             severity: Some(severity(finding, root_known).protocol()),
             code: Some(NumberOrString::String(finding.rule.to_string())),
             code_description: self.page(&finding.rule),
@@ -120,11 +131,21 @@ impl Scene<'_> {
         }
     }
 
+    /// What is underlined of a finding.
+    fn marked(&self, finding: &Finding) -> Range {
+        range(self.rope, self.facts.encoding, explain::mark(finding, &Lines::line(self.rope, finding.span.line)))
+    }
+
     fn page(&self, rule: &str) -> Option<CodeDescription> {
         if !self.facts.code_links {
             return None;
         }
-        let href = format!("{PAGES}{rule}").parse().ok()?;
+        // A page of the workspace is a file of its own; the name of a built-in one is its path in the source tree.
+        let file = &self.rules.page(rule)?.file;
+        let href = match DocumentUri::of_file(Path::new(file)) {
+            Some(own) if Path::new(file).is_absolute() => own.0,
+            _ => format!("{PAGES}{file}").parse().ok()?,
+        };
         Some(CodeDescription { href })
     }
 
@@ -134,23 +155,21 @@ impl Scene<'_> {
         if !self.facts.related {
             return None;
         }
-        let story = &self.analysis.story;
         let mut places = Vec::new();
-        match story.root {
+        match self.root {
             Some(root) if root == i => {
                 let shown = self.shown.iter().copied();
                 let followed = shown.filter(|&k| self.analysis.findings[k].role == Role::Consequence);
-                places.extend(followed.take(MOST_RELATED).map(|k| self.place(k, "followed: ")));
+                places.extend(followed.take(MOST_FOLLOWED).map(|k| self.place(k, "followed: ")));
             }
             Some(root) if self.analysis.findings[i].role == Role::Consequence => {
                 places.push(self.place(root, "root cause: "));
             }
             _ => {}
         }
-        if let Some(group) = story.groups.iter().find(|group| group.lead == i) {
+        if let Some(group) = self.analysis.story.groups.iter().find(|group| group.lead == i) {
             let others = group.members.iter().filter(|&&member| member != i);
-            let room = MOST_RELATED.saturating_sub(places.len());
-            places.extend(others.take(room).map(|&member| self.place(member, "also: ")));
+            places.extend(others.take(MOST_ALIKE).map(|&member| self.place(member, "also: ")));
         }
         (!places.is_empty()).then_some(places)
     }
@@ -159,16 +178,15 @@ impl Scene<'_> {
         let finding = &self.analysis.findings[i];
         let rank = finding.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
         DiagnosticRelatedInformation {
-            location: Location { uri: self.uri.0.clone(), range: range(self.rope, self.facts.encoding, finding.span) },
+            location: Location { uri: self.uri.0.clone(), range: self.marked(finding) },
             message: format!("{what}{rank}{}", finding.message),
         }
     }
 
     /// The mark that stands for those left out, on the first of them.
     fn rest(&self, first: usize, count: usize, most: usize) -> Diagnostic {
-        let span = self.analysis.findings[first].span;
         Diagnostic {
-            range: range(self.rope, self.facts.encoding, span),
+            range: self.marked(&self.analysis.findings[first]),
             severity: Some(DiagnosticSeverity::INFORMATION),
             source: Some(SOURCE.to_owned()),
             message: format!(

@@ -5,6 +5,7 @@ use tower_lsp_server::ls_types::{Hover, HoverContents, MarkupContent, MarkupKind
 use super::convert::{ClientFacts, place, range};
 use super::state::Reading;
 use crate::explain;
+use crate::log::story;
 use crate::text::document;
 
 /// What a reading says at a position.
@@ -12,6 +13,11 @@ pub fn hover(reading: &Reading, facts: &ClientFacts, position: Position) -> Opti
     let analysis = reading.analysis.as_ref()?;
     let place = place(position);
     let column = document::to_byte_column(&reading.rope, facts.encoding, place);
+    // A rule that was switched off is silent here too.
+    let mut here = story::at_line(&analysis.findings, place.line).peekable();
+    if here.peek().is_some() && here.all(|(_, finding)| reading.settings.disabled.contains(&*finding.rule)) {
+        return None;
+    }
     let text = explain::hover(analysis, &reading.rules, place.line, column)?;
     let kind = if facts.markdown { MarkupKind::Markdown } else { MarkupKind::PlainText };
     Some(Hover {

@@ -1,6 +1,8 @@
 //! A client for the language server: starts the built binary and speaks the protocol over its standard streams.
 //!
 //! Every wait is for a message and has a limit; nothing sleeps.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
 #![allow(dead_code)] // Each test program uses a part of it.
 
 use std::collections::VecDeque;

@@ -60,12 +60,6 @@ pub struct DeviceOom {
     pub contradictions: Vec<Contradiction>,
 }
 
-impl Default for Cause {
-    fn default() -> Self {
-        Cause::Unknown
-    }
-}
-
 /// Memory outside this process's allocator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Others {

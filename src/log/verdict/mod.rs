@@ -4,6 +4,7 @@
 //! behind it. Words are made elsewhere (`explain`).
 
 pub mod device_oom;
+pub mod memory_series;
 pub mod serving;
 pub mod tensor_shape;
 
@@ -14,10 +15,27 @@ use super::finding::Number;
 use super::vocabulary::Cause;
 
 /// The verdicts that pages may name.
-pub const NAMES: &[&str] = &["device-oom", "tensor-shape", "kv-cache", "startup-memory"];
+pub const NAMES: &[&str] = &["device-oom", "tensor-shape", "kv-cache", "startup-memory", "csv-growth", "line-growth", "imbalance"];
+
+/// Verdicts without which there is no finding: the page only says where to look.
+pub const CONDITIONS: &[&str] = &["csv-growth", "line-growth", "imbalance"];
 
 /// Placeholders that verdicts give to message templates.
-pub const PLACEHOLDERS: &[&str] = &["tensor_bytes", "bytes_per_token", "missing", "largest_model_len", "held", "largest_utilization"];
+pub const PLACEHOLDERS: &[&str] = &[
+    "tensor_bytes",
+    "bytes_per_token",
+    "missing",
+    "largest_model_len",
+    "held",
+    "largest_utilization",
+    "used",
+    "growth",
+    "free",
+    "samples_left",
+    "gpu",
+    "total",
+    "others",
+];
 
 /// What the numbers of a finding add up to.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +50,7 @@ pub enum Verdict {
 ///
 /// `None` when there is no such verdict or the captures do not suffice.
 pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], page_cause: Cause) -> Option<(Cause, Option<Verdict>)> {
+    let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.as_str());
     match name {
         "device-oom" => {
             let verdict = device_oom::judge(numbers, texts)?;
@@ -47,6 +66,18 @@ pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], 
         }
         "kv-cache" => {
             serving::kv_cache(numbers);
+            Some((page_cause, None))
+        }
+        "csv-growth" => {
+            memory_series::csv_growth(text("header")?, text("rows")?, numbers)?;
+            Some((page_cause, None))
+        }
+        "line-growth" => {
+            memory_series::line_growth(text("rows")?, numbers)?;
+            Some((page_cause, None))
+        }
+        "imbalance" => {
+            memory_series::imbalance(text("rows")?, numbers)?;
             Some((page_cause, None))
         }
         "startup-memory" => Some((serving::startup_memory(numbers)?, None)),

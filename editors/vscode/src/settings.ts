@@ -1,0 +1,26 @@
+/** The settings as the server gets them, at start and on request. */
+
+export interface ServerSettings {
+  maxFindings: number;
+  rules: { disabled: string[] };
+  inlayHints: { enabled: boolean };
+  language: string;
+}
+
+/**
+ * Reads the settings through `get` (a name without the prefix `trainwreck.`).
+ * A value of the wrong type counts as not set: the settings file is edited by
+ * hand, and a slip in it must not keep the server from starting.
+ */
+export function serverSettings(get: (name: string) => unknown): ServerSettings {
+  const max = get("maxFindings");
+  const disabled = get("rules.disabled");
+  const hints = get("inlayHints.enabled");
+  const language = get("language");
+  return {
+    maxFindings: typeof max === "number" && max >= 1 ? Math.floor(max) : 200,
+    rules: { disabled: Array.isArray(disabled) ? disabled.filter((id) => typeof id === "string") : [] },
+    inlayHints: { enabled: typeof hints === "boolean" ? hints : true },
+    language: typeof language === "string" && language !== "" ? language : "auto",
+  };
+}

@@ -1,0 +1,75 @@
+//! lfm2 and lfm2_moe: short convolutions and attention.
+
+use super::blocks::{Block, Moe, Norm, QkNorm, Window};
+use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
+use super::mixers::{self};
+use super::sparse::{ACTIVE, COUNT};
+use crate::model::config::{Result, Section};
+use crate::model::inventory::Role;
+
+/// lfm2: short convolutions, and attention in the listed layers.
+pub fn lfm2(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([65536, 2560, 12288, 32, 32, 8, 0, 128_000], true);
+    let mut d = Dimensions::read(c, &default)?;
+    d.intermediate = c.int("block_ff_dim|intermediate_size", 12288)?;
+    if c.bool("block_auto_adjust_ff_dim", true)? {
+        let multiple = c.divisor("block_multiple_of", 256)?;
+        let factor = c.float("block_ffn_dim_multiplier", 1.0)?;
+        let scaled = (d.intermediate.saturating_mul(2) / 3) as f64 * factor;
+        if !(0.0..1e15).contains(&scaled) {
+            return Err(c.wrong("block_ffn_dim_multiplier", "gives no usable width of the feed-forward layers".to_owned()));
+        }
+        d.intermediate = (scaled as u64).div_ceil(multiple).saturating_mul(multiple);
+    }
+    lfm2_layers(c, request, default, d, None, 0)
+}
+
+/// lfm2_moe: dense layers first, then routed experts.
+pub fn lfm2_moe(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([65536, 2048, 7168, 32, 32, 8, 0, 128_000], true);
+    let mut d = Dimensions::read(c, &default)?;
+    let moe = Moe {
+        hidden: d.hidden,
+        experts: c.int(COUNT, 32)?,
+        active: c.int(ACTIVE, 4)?,
+        width: c.int("moe_intermediate_size", 1792)?,
+        router_bias: false,
+        expert_bias: false,
+    };
+    (d.experts, d.active_experts, d.expert_width) = (moe.experts, moe.active, moe.width);
+    lfm2_layers(c, request, default, d, Some(moe), c.int("num_dense_layers", 2)?)
+}
+
+fn lfm2_layers(
+    c: Section<'_>,
+    request: Request,
+    mut default: Defaults,
+    d: Dimensions,
+    moe: Option<Moe>,
+    dense_layers: u64,
+) -> Result<Parts> {
+    default.tied = c.bool("tie_embedding", default.tied)?;
+    let kinds = c.strings("layer_types");
+    let listed = c.ints("full_attn_idxs")?;
+    let (kernel, bias) = (c.int("conv_L_cache", 3)?, c.bool("conv_bias", false)?);
+    let attention = d.attention().qk_norm(QkNorm::PerHead);
+    let mut stack = Stack::new(c, d.clone(), &default, request)?;
+    for index in 0..d.layers {
+        let full = match (kinds.is_empty(), &listed) {
+            (false, _) => super::hybrid::is_attention(&kinds, index, false),
+            (true, Some(list)) => list.contains(&index),
+            (true, None) => true,
+        };
+        let block = Block::new().norm("operator_norm", d.hidden).norm("ffn_norm", d.hidden);
+        let block = if full {
+            block.attention_named("self_attn", &attention, ["q_proj", "k_proj", "v_proj", "out_proj"]).cache(attention.cache(Window::Full))
+        } else {
+            mixers::short_conv(block, "conv", d.hidden, kernel, bias)
+        };
+        stack.layer(match &moe {
+            Some(moe) if index >= dense_layers => block.moe("feed_forward", moe),
+            _ => block.gated("feed_forward", Role::Mlp, d.hidden, d.intermediate, false),
+        });
+    }
+    Ok(stack.finish(Norm::Weight, false))
+}

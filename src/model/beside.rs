@@ -1,0 +1,176 @@
+//! Files beside a config that say how it is stored or trained: the index of the weights, the
+//! configuration of DeepSpeed, the state of a trainer.
+
+use super::config::{Result, Section};
+use super::json::{Span, Value};
+
+/// What `model.safetensors.index.json` says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightsIndex {
+    /// Bytes of all tensors.
+    pub total_bytes: Option<u64>,
+    /// Place of that number.
+    pub total_span: Span,
+    /// Number of tensors.
+    pub tensors: usize,
+    /// Whether the head is stored; a tied model stores none.
+    pub has_head: bool,
+}
+
+/// Reads an index of weights.
+pub fn weights_index(c: Section<'_>) -> Result<WeightsIndex> {
+    let metadata = c.section("metadata");
+    let total_span = metadata.node("total_size").map_or_else(|| c.span(), |(_, node)| node.span.clone());
+    let map = c.section("weight_map");
+    Ok(WeightsIndex {
+        total_bytes: bytes(metadata, "total_size"),
+        total_span,
+        tensors: map.members().count(),
+        has_head: map.members().any(|(name, _)| name == "lm_head.weight" || name.ends_with(".lm_head.weight")),
+    })
+}
+
+/// A number of bytes, which may exceed what is sensible for a size.
+fn bytes(c: Section<'_>, name: &str) -> Option<u64> {
+    match c.node(name)?.1.value {
+        Value::Integer(number) => u64::try_from(number).ok(),
+        Value::Float(number) if (0.0..1e18).contains(&number) => Some(number as u64),
+        _ => None,
+    }
+}
+
+/// What a configuration of DeepSpeed says about memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeepSpeed {
+    /// ZeRO stage, 0 to 3.
+    pub stage: u64,
+    /// Whether optimiser states live in host memory or on a disk.
+    pub offload_optimizer: bool,
+    /// Whether parameters do.
+    pub offload_parameters: bool,
+    /// Sequences of one step on one device; none for `auto`.
+    pub micro_batch: Option<u64>,
+    /// Steps whose gradients are added up; none for `auto`.
+    pub accumulation: Option<u64>,
+    /// `bf16`, `fp16` or `fp32`.
+    pub precision: &'static str,
+}
+
+/// Reads a configuration of DeepSpeed.
+pub fn deepspeed(c: Section<'_>) -> Result<DeepSpeed> {
+    let zero = c.section("zero_optimization");
+    let stage = zero.int("stage", 0)?;
+    if stage > 3 {
+        return Err(zero.wrong("stage", format!("must be 0 to 3, and is {stage}")));
+    }
+    let offloads = |name: &str| zero.section(name).str("device").is_some_and(|device| device != "none");
+    let on = |name: &str| c.section(name).bool("enabled", false).unwrap_or(false);
+    // `auto` leaves a value to the trainer.
+    let number = |names: &str| {
+        if c.str(names) == Some("auto") { Ok(None) } else { c.int_opt(names) }
+    };
+    Ok(DeepSpeed {
+        stage,
+        offload_optimizer: offloads("offload_optimizer") || zero.bool("cpu_offload", false).unwrap_or(false),
+        offload_parameters: offloads("offload_param"),
+        micro_batch: number("train_micro_batch_size_per_gpu")?,
+        accumulation: number("gradient_accumulation_steps")?,
+        precision: if on("bf16") || on("bfloat16") {
+            "bf16"
+        } else if on("fp16") {
+            "fp16"
+        } else {
+            "fp32"
+        },
+    })
+}
+
+/// One entry of a trainer's history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogEntry {
+    /// Step of the optimiser.
+    pub step: Option<u64>,
+    /// Training loss; NaN and infinity as written.
+    pub loss: Option<f64>,
+    /// Norm of the gradients.
+    pub grad_norm: Option<f64>,
+    /// Place of the entry.
+    pub span: Span,
+}
+
+/// The history of `trainer_state.json`.
+pub fn trainer_history(c: Section<'_>) -> Vec<LogEntry> {
+    let number = |entry: Section<'_>, name: &str| match entry.node(name).map(|(_, node)| &node.value) {
+        Some(Value::Integer(number)) => Some(*number as f64),
+        Some(Value::Float(number)) => Some(*number),
+        // Newer trainers write what JSON has no number for as a string.
+        Some(Value::String(text)) => text.parse().ok(),
+        _ => None,
+    };
+    let entry = |entry: Section<'_>| LogEntry {
+        step: entry.int_opt("step").ok().flatten(),
+        loss: number(entry, "loss"),
+        grad_norm: number(entry, "grad_norm"),
+        span: entry.span(),
+    };
+    c.sections("log_history").into_iter().map(entry).filter(|one| one.loss.is_some() || one.grad_norm.is_some()).collect()
+}
+
+/// The first entry whose loss or gradient norm is no finite number, by its index.
+pub fn first_non_finite(history: &[LogEntry]) -> Option<usize> {
+    let broken = |value: Option<f64>| value.is_some_and(|value| !value.is_finite());
+    history.iter().position(|entry| broken(entry.loss) || broken(entry.grad_norm))
+}
+
+/// The first entry from which the loss stays above three times the best before it, by its index.
+///
+/// Ten entries must lie before it, so that the fall at the start of a run does not count, and the
+/// loss must stay up to the end or for five entries: a single spike is no divergence.
+pub fn divergence(history: &[LogEntry]) -> Option<usize> {
+    let losses: Vec<(usize, f64)> =
+        history.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.loss.filter(|loss| loss.is_finite())?))).collect();
+    let mut best = f64::INFINITY;
+    for (place, (index, loss)) in losses.iter().enumerate() {
+        if place >= 10 && best > 0.0 && *loss > 3.0 * best {
+            let after: Vec<f64> = losses.iter().skip(place).take(5).map(|(_, loss)| *loss).collect();
+            if after.len() >= 3 && after.iter().all(|loss| *loss > 3.0 * best) {
+                return Some(*index);
+            }
+        }
+        best = best.min(*loss);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::json::parse;
+    use super::*;
+
+    #[test]
+    fn index_of_weights() {
+        let node =
+            parse(r#"{"metadata": {"total_size": 16060522496}, "weight_map": {"lm_head.weight": "a", "model.norm.weight": "a"}}"#).unwrap();
+        let index = weights_index(Section::new(&node)).unwrap();
+        assert_eq!((index.total_bytes, index.tensors, index.has_head), (Some(16_060_522_496), 2, true));
+    }
+
+    #[test]
+    fn deepspeed_with_auto_values() {
+        let text = r#"{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 4}"#;
+        let read = deepspeed(Section::new(&parse(text).unwrap())).unwrap();
+        assert_eq!((read.stage, read.offload_optimizer, read.offload_parameters), (3, true, false));
+        assert_eq!((read.micro_batch, read.accumulation, read.precision), (None, Some(4), "bf16"));
+    }
+
+    #[test]
+    fn history_with_nan_and_divergence() {
+        let entries: Vec<String> = (0..20)
+            .map(|step| format!("{{\"step\": {step}, \"loss\": {}}}", if step < 14 { 2.0 - f64::from(step) * 0.1 } else { 9.0 }))
+            .collect();
+        let text = format!("{{\"global_step\": 20, \"log_history\": [{}, {{\"step\": 20, \"loss\": NaN}}]}}", entries.join(","));
+        let history = trainer_history(Section::new(&parse(&text).unwrap()));
+        assert_eq!(divergence(&history), Some(14));
+        assert_eq!(first_non_finite(&history), Some(20));
+    }
+}

@@ -1,0 +1,77 @@
+//! Every config of `tests/configs` against the figures of `expected.tsv`, exact to the unit.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
+
+use std::path::Path;
+
+use trainwreck::model;
+
+/// Files that do not say which head they store; their counts are right and called uncertain.
+const UNCERTAIN: [&str; 3] = ["deberta-base", "deberta-v2-xlarge-pretrain", "roberta-base"];
+
+#[test]
+fn counts_bytes_and_cache_of_known_models_are_exact() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs");
+    let table = std::fs::read_to_string(folder.join("expected.tsv")).unwrap();
+    let mut misses = Vec::new();
+    let mut rows = 0;
+    for row in table.lines().filter(|line| !line.starts_with('#')).skip(1) {
+        let cells: Vec<&str> = row.split('\t').collect();
+        let name = cells[0];
+        let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
+        rows += 1;
+        let model = match model::read(&text) {
+            Ok(model) => model,
+            Err(error) => {
+                misses.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        let figures = [
+            ("parameters", Some(model.total())),
+            ("active", Some(model.active())),
+            ("embedding", Some(model.embedding())),
+            ("head", Some(model.head())),
+            ("weights_bytes", model.weights_bytes()),
+            ("kv_bytes_per_token", Some(model.kv_bytes_per_token(2))),
+        ];
+        for ((what, got), want) in figures.iter().zip(&cells[1..]) {
+            if *want != "-" && got.map(|got| got.to_string()).as_deref() != Some(*want) {
+                misses.push(format!("{name}: {what}: expected {want}, got {got:?}"));
+            }
+        }
+        if model.is_exact() == UNCERTAIN.contains(&name) {
+            misses.push(format!("{name}: exact is {}: {:?}", model.is_exact(), model.inexact));
+        }
+    }
+    assert!(rows > 100, "only {rows} rows");
+    assert!(misses.is_empty(), "{} misses:\n{}", misses.len(), misses.join("\n"));
+}
+
+#[test]
+fn every_config_of_the_folder_is_in_the_table() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs");
+    let table = std::fs::read_to_string(folder.join("expected.tsv")).unwrap();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if let Some(stem) = name.strip_suffix(".json") {
+            assert!(table.lines().any(|line| line.split('\t').next() == Some(stem)), "{stem} has no row");
+        }
+    }
+}
+
+#[test]
+fn original_params_files_give_the_same_counts() {
+    let llama3 = r#"{"dim": 4096, "ffn_dim_multiplier": 1.3, "multiple_of": 1024, "n_heads": 32, "n_kv_heads": 8, "n_layers": 32, "norm_eps": 1e-05, "vocab_size": 128256}"#;
+    let model = model::read(llama3).unwrap();
+    assert_eq!(model.total(), 8_030_261_248);
+    assert!(model.is_exact());
+    let llama2 = r#"{"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32, "norm_eps": 1e-06, "vocab_size": -1}"#;
+    let model = model::read(llama2).unwrap();
+    assert_eq!(model.total(), 6_738_415_616);
+    assert!(!model.is_exact());
+    let mixtral = r#"{"dim": 4096, "n_layers": 32, "head_dim": 128, "hidden_dim": 14336, "n_heads": 32, "n_kv_heads": 8, "norm_eps": 1e-05, "vocab_size": 32000,
+        "moe": {"num_experts_per_tok": 2, "num_experts": 8}}"#;
+    let model = model::read(mixtral).unwrap();
+    assert_eq!((model.total(), model.active()), (46_702_792_704, 12_879_925_248));
+}
