@@ -93,7 +93,9 @@ mod tests {
         assert!(is_document("import torch\n\ndef f(x):\n    return x\n\nclass A:\n    pass\n"));
         assert!(is_document("# Troubleshooting\n\nText\n\n```\nCUDA out of memory\n```\n"));
         assert!(is_document("{\n  \"fp16\": {}\n}\n"));
-        assert!(!is_document("# ComfyUI Error Report\n## Error Details\n- **Node Type:** KSampler\n## Stack Trace\n```\n  File \"a.py\"\n```\n"));
+        assert!(!is_document(
+            "# ComfyUI Error Report\n## Error Details\n- **Node Type:** KSampler\n## Stack Trace\n```\n  File \"a.py\"\n```\n"
+        ));
         assert!(!is_document("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    return x\nValueError: x\n"));
         assert!(!is_document("{\"loss\": 1.0}\n{\"loss\": 2.0}\n"));
         assert!(!is_document("{'loss': 2.0}\n"));

@@ -146,7 +146,8 @@ fn add_others(oom: &mut DeviceOom, process: Option<u64>, listed: Option<u64>) {
     }
     let Some(reserved) = oom.reserved else { return };
     // In a container the process cannot find itself in NVML's list: a single entry of its own size is itself.
-    let listed_is_own = listed.is_some_and(|bytes| bytes.saturating_add(ROUNDING) >= reserved && bytes.saturating_sub(reserved) <= CONTEXT_BYTES);
+    let listed_is_own =
+        listed.is_some_and(|bytes| bytes.saturating_add(ROUNDING) >= reserved && bytes.saturating_sub(reserved) <= CONTEXT_BYTES);
     match listed {
         Some(own) if listed_is_own => {
             oom.non_pytorch = Some(own.saturating_sub(reserved));
@@ -269,7 +270,13 @@ mod tests {
         ]);
         assert_eq!((oom.cause, oom.others), (Cause::DeviceFull, None));
         assert_eq!(oom.contradictions, [Contradiction::ReservedAndFreeAboveTotal]);
-        let roomy = account(&[("tried", "1.00 GiB"), ("total", "8.00 GiB"), ("allocated", "7.32 GiB"), ("free", "1.56 GiB"), ("reserved", "7.88 GiB")]);
+        let roomy = account(&[
+            ("tried", "1.00 GiB"),
+            ("total", "8.00 GiB"),
+            ("allocated", "7.32 GiB"),
+            ("free", "1.56 GiB"),
+            ("reserved", "7.88 GiB"),
+        ]);
         assert_eq!(roomy.cause, Cause::Unknown);
     }
 
