@@ -175,8 +175,13 @@ fn cause(oom: &DeviceOom, texts: &[(String, String)]) -> Cause {
         // Windows lent system memory: more than the card is in use, whatever the details.
         return Cause::DeviceFull;
     }
+    let contradicted = |what: Contradiction| oom.contradictions.contains(&what);
+    if contradicted(Contradiction::ReservedAndFreeAboveTotal) || contradicted(Contradiction::FreeAboveTotal) {
+        // What was free is itself in doubt.
+        return Cause::Unknown;
+    }
     // Numbers that another source contradicts (WSL prints 2^64 bytes for a process) leave the allocator's own ones sound.
-    let own_numbers_hold = !oom.contradictions.contains(&Contradiction::AllocatedAboveReserved);
+    let own_numbers_hold = !contradicted(Contradiction::AllocatedAboveReserved);
     if own_numbers_hold && oom.unused.is_some_and(|unused| unused >= tried && share(unused) >= FRAGMENTED_SHARE) {
         return Cause::Fragmentation;
     }
@@ -268,7 +273,7 @@ mod tests {
             ("free", "1.56 GiB"),
             ("reserved", "7.88 GiB"),
         ]);
-        assert_eq!((oom.cause, oom.others), (Cause::DeviceFull, None));
+        assert_eq!((oom.cause, oom.others), (Cause::Unknown, None));
         assert_eq!(oom.contradictions, [Contradiction::ReservedAndFreeAboveTotal]);
         let roomy = account(&[
             ("tried", "1.00 GiB"),
