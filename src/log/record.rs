@@ -225,6 +225,14 @@ fn is_frame(text: &str) -> bool {
     text.contains("File \"") && text.contains("\", line ")
 }
 
+/// Is this the header of a frame whose source line follows? faulthandler prints none (`File "x.py", line 12 in f`, without
+/// the comma), and code without a file has none.
+fn prints_source(text: &str) -> bool {
+    let place = text.rsplit_once("\", line ").map(|(_, rest)| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let no_file = ["File \"<frozen ", "File \"<string>"].iter().any(|name| text.contains(name));
+    is_frame(text) && !no_file && !place.is_some_and(|place| place.starts_with(" in "))
+}
+
 /// Does this line echo source code, so that what it says is not an event? `before` are the lines above, nearest first.
 ///
 /// A traceback prints the failing source line under its frame, Python 3.11 and later several of them and a caret line.
@@ -233,11 +241,13 @@ pub fn is_echo(record: &Record, before: &[Record]) -> bool {
     if is_frame(text) && text.trim_start_matches([' ', '│', '|']).starts_with("File \"") && !text.contains("rror: ") {
         return true;
     }
-    if before.first().is_some_and(|above| is_frame(&above.body.text)) && looks_like_code(text) {
+    // A line that stands further out than the frame is no echo of it.
+    let echoes = |above: &Record| prints_source(&above.body.text) && record.indent >= above.indent;
+    if before.first().is_some_and(echoes) && looks_like_code(text) {
         return true;
     }
     // The echo of one statement can take several lines, always deeper than its frame.
-    let frame = before.iter().take(8).position(|above| is_frame(&above.body.text));
+    let frame = before.iter().take(8).position(|above| prints_source(&above.body.text));
     if let Some(at) = frame {
         let depth = before[at].indent;
         if record.indent > depth && before[..at].iter().all(|line| line.indent > depth) && !looks_like_message(text) {
@@ -392,6 +402,9 @@ mod tests {
         assert!(echo(&["logger.error(\"Killed\")"]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "    f()", "torch.OutOfMemoryError: CUDA out of memory."]));
         assert!(!echo(&["RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"]));
+        assert!(!echo(&["  File \"a.py\", line 3 in f", "Segmentation fault (core dumped)"]));
+        assert!(!echo(&["  File \"a.py\", line 3, in f", "Segmentation fault (core dumped)"]));
+        assert!(echo(&["File \"a.py\", line 3, in f", "work = group.broadcast([tensor], opts)"]));
         assert!(!echo(&["Killed"]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "torch.cuda.OutOfMemoryError: CUDA out of memory."]));
     }
