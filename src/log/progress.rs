@@ -32,6 +32,9 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
         r"(?i)\b(?:global_?step|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)",
         r"(?i)\b(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)",
         r"\[\d+\]\[(\d+)/\d+\]",
+        // YOLO's table: epoch and memory come first, the bar behind them counts the batches of every epoch anew
+        r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s",
+        r"第\s*(\d+)\s*[步轮次]",
         r"(\d+)/\d+ \[[^\]]*(?:it/s|s/it|step)",
         r"\b(\d+)/\d+ \[[=>.━╸ ]",
         r"\b(\d+)/\d+ [━╸]",
@@ -40,7 +43,7 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
     Some(Dialects {
         step: step.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect(),
         loss: Regex::new(
-            r"(?i)(?:^|[^\w/])(?:\w*[_ ])?loss['\x22\]]?\s*[=: ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
+            r"(?i)(?:^|[^\w/]|\b(?:train|actor|critic|policy)/)(?:\w*[_ ])?(?:loss(?:/[\w./]+)?|损失值?|損失)['\x22\]]?\s*[=:： ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
         )
         .ok()?,
     })
@@ -57,7 +60,8 @@ pub fn read(text: &str) -> Option<Progress> {
         _ => text.trim_end_matches('.').parse().ok(),
     });
     let step = dialects.step.iter().find_map(|regex| number(regex)?.parse().ok());
-    let bar = text.contains("it/s") || text.contains("s/it");
+    // DeepSpeed's own step line carries no loss: `[Rank 0] step=120, skipped=6`.
+    let bar = text.contains("it/s") || text.contains("s/it") || text.contains("skipped=");
     (loss.is_some() || (bar && step.is_some())).then_some(Progress { step, loss })
 }
 
@@ -84,6 +88,11 @@ mod tests {
             ("100/100 [==============================] - 151s 2s/step - loss: 1.9857", Some(100), Some(1.9857)),
             ("  1%|▏         | 22/1752 [01:02<1:21:36,  2.83s/it]", Some(22), None),
             ("step: 12  loss:  4.1234  grad_norm:  1.0", Some(12), Some(4.1234)),
+            ("[logging.py:96:log_dist] [Rank 0] step=120, skipped=6, lr=[0.0001], mom=[(0.9, 0.999)]", Some(120), None),
+            ("step:12 - actor/entropy:0.31 - actor/pg_loss:0.0105 - actor/grad_norm:0.21", Some(12), Some(0.0105)),
+            ("\t Train loss/train/total: 11.8600", None, Some(11.86)),
+            ("      6/100      6.61G      1.194      1.294   640: 100%|██████████| 120/120 [00:20<00:00,  5.91it/s]", Some(6), None),
+            ("第 6 步：损失值 2.0400，学习率 1e-05", Some(6), Some(2.04)),
         ];
         for (line, step, loss) in cases {
             assert_eq!(read(line), Some(Progress { step, loss }), "{line}");
