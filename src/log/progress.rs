@@ -22,6 +22,22 @@ pub struct Progress {
 /// At most this much of a line is read.
 const MOST_BYTES: usize = 4096;
 
+/// Bars of other work than steps: another process may load on while this one is dead.
+const OTHER_WORK: [&str; 12] = [
+    "Loading",
+    "loading",
+    "ownload",
+    "Fetching",
+    "Capturing",
+    "capture",
+    "Processed prompts",
+    "okeniz",
+    "Resolving",
+    "Converting",
+    "Map",
+    "shards",
+];
+
 struct Dialects {
     step: Vec<Regex>,
     loss: Regex,
@@ -61,7 +77,8 @@ pub fn read(text: &str) -> Option<Progress> {
     });
     let step = dialects.step.iter().find_map(|regex| number(regex)?.parse().ok());
     // DeepSpeed's own step line carries no loss: `[Rank 0] step=120, skipped=6`.
-    let bar = text.contains("it/s") || text.contains("s/it") || text.contains("skipped=");
+    let other = || OTHER_WORK.iter().any(|word| text.contains(word));
+    let bar = (text.contains("it/s") || text.contains("s/it") || text.contains("skipped=")) && !other();
     (loss.is_some() || (bar && step.is_some())).then_some(Progress { step, loss })
 }
 
@@ -98,6 +115,12 @@ mod tests {
             assert_eq!(read(line), Some(Progress { step, loss }), "{line}");
         }
         assert!(read("step 1200 loss = nan").unwrap().loss.unwrap().is_nan());
+        for line in [
+            "Loading safetensors checkpoint shards:  25% Completed | 1/4 [00:01<00:03,  1.31s/it]",
+            "Fetching 9 files:  11%|█ | 1/9 [00:01<00:03,  1.31s/it]",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
         for line in ["RuntimeError: CUDA out of memory", "Loading checkpoint shards", "loss scale: 1.0", "[rank0]: Traceback"] {
             assert_eq!(read(line).filter(|p| p.loss.is_some()), None, "{line}");
         }
