@@ -18,7 +18,7 @@ enum Command {
     /// Read logs and say why the run died
     Check(cli::check::CheckArgs),
     /// Serve an editor over standard input and output
-    Lsp,
+    Lsp(LspArgs),
     /// List the rule pages
     Rules(cli::rules::RulesArgs),
     /// Print a rule's page
@@ -29,10 +29,18 @@ enum Command {
     Gpus(cli::gpus::GpusArgs),
 }
 
+/// Arguments of `lsp`.
+#[derive(clap::Args)]
+struct LspArgs {
+    /// Client libraries add this flag; standard input and output are what the server uses anyway
+    #[arg(long, hide = true)]
+    stdio: bool,
+}
+
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Check(args) => cli::check::run(&args),
-        Command::Lsp => Ok(trainwreck::lsp::run()),
+        Command::Lsp(_) => Ok(trainwreck::lsp::run()),
         Command::Rules(args) => cli::rules::list(&args),
         Command::Explain(args) => cli::rules::explain(&args),
         Command::Fit(args) => print(&cli::fit::run(&args)),

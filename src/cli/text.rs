@@ -128,8 +128,8 @@ impl Page<'_> {
     fn event(&self, out: &mut dyn Write, index: usize, with_remedies: bool) -> std::io::Result<()> {
         let finding = &self.analysis.findings[index];
         let line = self.lines.line(finding.span.line);
-        let (shown, span) =
-            window(&line, finding.span.start, if finding.span.end_line == finding.span.line { finding.span.end } else { line.len() });
+        let mark = explain::mark(finding, &line);
+        let (shown, span) = window(&line, mark.start, mark.end);
         let level = match finding.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,

@@ -8,6 +8,8 @@ use crate::log::vocabulary::Cause;
 
 /// Width of the bar in the table, in characters.
 const BAR: usize = 20;
+/// Differences up to this many bytes are rounding: messages print two decimals of a GiB.
+const ROUNDING: u64 = 32 << 20;
 
 /// One row of the account.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +30,10 @@ pub fn verdict(oom: &DeviceOom, language: Language) -> Vec<String> {
     }
     if !oom.contradictions.is_empty() && oom.cause != Cause::Unknown {
         out.push(text(language, "verdict.contradiction").to_owned());
+    }
+    let idle = oom.unused.zip(oom.tried).is_some_and(|(unused, tried)| unused >= tried);
+    if idle && matches!(oom.cause, Cause::DeviceFull | Cause::OtherProcess) && oom.contradictions.is_empty() {
+        out.push(fill(language, "verdict.also-fragmented", &values(oom)));
     }
     out
 }
@@ -100,6 +106,8 @@ pub fn rows(oom: &DeviceOom, language: Language) -> Option<Vec<Row>> {
     let rest = total.checked_sub(free)?.checked_sub(reserved)?;
     let mut rows = vec![("table.allocated", allocated), ("table.unused", unused)];
     match oom.non_pytorch.filter(|own| *own <= rest) {
+        // What is left between numbers of two decimals is rounding, not another process.
+        Some(own) if rest - own <= ROUNDING => rows.push(("table.non-pytorch", rest)),
         Some(own) => {
             rows.push(("table.non-pytorch", own));
             rows.push(("table.others", rest - own));

@@ -19,6 +19,9 @@ const SMALL_TENSOR: u64 = 1 << 30;
 /// Ranks written out one by one; more are written as ranges anyway.
 const MOST_RANGES: usize = 12;
 
+/// Bytes of a line that are underlined at most.
+const MOST_MARKED: usize = 120;
+
 /// What a hover shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HoverText {
@@ -51,7 +54,10 @@ fn only_one_on(analysis: &Analysis, line: usize) -> Option<usize> {
 fn number_hover(number: &Number, finding: &Finding, page: &Page, language: Language) -> String {
     let mut out = format!("**{}** · `{}`", markdown::escape(&number.text), number.name);
     if let Value::Bytes(bytes) = number.value {
-        out.push_str(&format!(" · {}", fill(language, "number.bytes", &[("bytes", units::grouped(bytes))])));
+        // A number printed with two decimals is not known to the byte; the other unit says as much as it does.
+        let exact = number.unit == Unit::Bytes || !number.text.contains('.');
+        let other = if exact { fill(language, "number.bytes", &[("bytes", units::grouped(bytes))]) } else { other_unit(number, bytes) };
+        out.push_str(&format!(" · {other}"));
         if number.name != "total" {
             if let Some(total) = finding.bytes("total").filter(|&total| total >= bytes) {
                 let values = [("share", device_oom::percent(bytes, total)), ("total", units::binary(total))];
@@ -69,6 +75,12 @@ fn number_hover(number: &Number, finding: &Finding, page: &Page, language: Langu
     out
 }
 
+/// The same size in decimal units where the message uses binary ones, and the other way round.
+fn other_unit(number: &Number, bytes: u64) -> String {
+    let binary_label = number.text.contains("iB") || matches!(number.unit, Unit::Binary);
+    if binary_label { decimal(bytes) } else { units::binary(bytes) }
+}
+
 /// The page's entry for a number.
 fn number_meaning(page: &Page, name: &str) -> Option<String> {
     let mark = format!("`{name}`");
@@ -81,13 +93,10 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Langu
     let finding = &analysis.findings[index];
     let mut parts = vec![format!("**{}**", answer(finding, page, language))];
     parts.extend(more_of_the_verdict(finding, language));
-    parts.push(place_in_the_story(analysis, index, language));
-    if let Some(Verdict::DeviceOom(oom)) = &finding.verdict {
-        parts.extend(device_oom::table(oom, language));
-    }
-    if finding.verdict.is_some() || answer_is_whole(page) {
+    match &finding.verdict {
+        Some(Verdict::DeviceOom(oom)) => parts.extend(device_oom::table(oom, language)),
         // The first sentence stands above; the rest of the meaning follows it.
-        parts.extend(rest_of_meaning(page, finding));
+        _ => parts.extend(rest_of_meaning(page, finding)),
     }
     let list = |key: &str, heading: &str| -> Option<String> {
         let items = markdown::fitting(page.section(heading), finding);
@@ -101,6 +110,7 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Langu
     if !no.is_empty() {
         parts.push(format!("**{}**\n\n{}", text(language, "section.no"), no.join("\n")));
     }
+    parts.push(place_in_the_story(analysis, index, language));
     parts.push(fill(language, "section.more", &[("rule", finding.rule.to_string())]));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
@@ -115,10 +125,6 @@ fn answer(finding: &Finding, page: &Page, language: Language) -> String {
     }
 }
 
-fn answer_is_whole(page: &Page) -> bool {
-    !first_sentence(page.section("What it means")).1.is_empty()
-}
-
 fn rest_of_meaning(page: &Page, finding: &Finding) -> Option<String> {
     let meaning = page.section("What it means");
     let rest = if finding.verdict.is_some() { meaning } else { first_sentence(meaning).1 };
@@ -127,7 +133,9 @@ fn rest_of_meaning(page: &Page, finding: &Finding) -> Option<String> {
 
 fn more_of_the_verdict(finding: &Finding, language: Language) -> Vec<String> {
     match &finding.verdict {
-        Some(Verdict::DeviceOom(oom)) => device_oom::verdict(oom, language).split_off(1),
+        Some(Verdict::DeviceOom(oom)) => {
+            device_oom::verdict(oom, language).into_iter().skip(1).map(|text| markdown::values(&text, finding)).collect()
+        }
         Some(Verdict::TensorShape(tensor)) => {
             let key = match tensor {
                 TensorShape { on_host: true, .. } => "verdict.tensor-host",
@@ -155,7 +163,7 @@ fn tensor_sentence(tensor: &TensorShape, language: Language) -> String {
 /// A size in decimal units: `38.5 MB`.
 fn decimal(bytes: u64) -> String {
     match bytes as f64 {
-        b if b >= 1e9 => format!("{:.1} GB", b / 1e9),
+        b if b >= 1e9 => format!("{:.2} GB", b / 1e9),
         b if b >= 1e6 => format!("{:.1} MB", b / 1e6),
         b if b >= 1e3 => format!("{:.1} kB", b / 1e3),
         b => format!("{b:.0} bytes"),
@@ -237,13 +245,29 @@ pub fn ranges(ranks: &[u32]) -> String {
     out.join(", ")
 }
 
+/// The part of a finding that is underlined: its beginning, up to the size that was asked for, short enough to be drawn.
+///
+/// `line` is the finding's first line. The whole span answers a hover.
+pub fn mark(finding: &Finding, line: &str) -> Span {
+    let span = finding.span;
+    let whole_end = if span.end_line == span.line { span.end.min(line.len()) } else { line.len() };
+    let tried = finding.number("tried").and_then(|number| number.span);
+    let end = match tried.filter(|tried| tried.line == span.line && tried.end_line == span.line) {
+        Some(tried) => whole_end.min(tried.end),
+        None => whole_end.min(crate::text::floor_border(line, span.start + MOST_MARKED)),
+    };
+    Span { end_line: span.line, end: end.max(span.start), ..span }
+}
+
 /// The text of a diagnostic: the facts first, because some editors show nothing else; then its place in the story.
 pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
     let language = Language::English;
     let finding = &analysis.findings[index];
     let mut out = finding.message.clone();
     if let Some(Verdict::DeviceOom(oom)) = &finding.verdict {
-        out.push_str(&format!(" ({})", device_oom::hint(oom, language)));
+        // The cause stands near the front: lists cut a message at its end.
+        let at = out.find(": ").filter(|&at| at < 60).unwrap_or(out.len());
+        out.insert_str(at, &format!(" ({})", device_oom::hint(oom, language)));
     }
     let Some(group) = analysis.story.group_of(index) else { return out };
     if index == group.lead && group.members.len() > 1 {
@@ -276,7 +300,7 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
         _ => {
             let cause = text(language, &format!("cause.{}", finding.cause));
             match analysis.story.onset.filter(|onset| onset.finding == index).and_then(|onset| onset.last_finite_step) {
-                Some(step) => format!("{cause}; last finite step {step}"),
+                Some(step) => fill(language, "hint.nan", &[("step", step.to_string())]),
                 None => cause.to_owned(),
             }
         }

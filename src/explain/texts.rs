@@ -52,6 +52,9 @@ mod tests {
         }
         for cause in Cause::ALL {
             assert!(has(Language::English, &format!("cause.{cause}")), "{cause}");
+            // VS Code cuts a hint behind 43 characters.
+            let what = text(Language::English, &format!("cause.{cause}")).to_owned();
+            assert!(fill(Language::English, "hint.root", &[("what", what)]).chars().count() <= 43, "{cause}");
         }
     }
 }

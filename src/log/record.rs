@@ -53,7 +53,7 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
     const LEVEL: &str = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SUCCESS)";
     let forms = [
         // [rank3]:  [default3]:  [1,3]<stderr>:  and a space or a further header behind
-        r"\[(?:rank|default|[a-z_]+_?rank)(?P<rank>\d+)\]:\s?".to_owned(),
+        r"\[(?:rank|default|trainer|worker|role|[a-z_]+_?rank)(?P<rank>\d+)(?:\|\d+)?\]:\s?".to_owned(),
         r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr|stddiag)>:\s?".to_owned(),
         r"\[rank: (?P<rank>\d+)\]\s+".to_owned(),
         // c10: [E1129 10:11:12.123456789 file.cpp:616]   [E file.cpp:475]
@@ -85,6 +85,8 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         // srun --label, and line counters that viewers put in front
         r"(?P<rank>\d{1,5}):\s".to_owned(),
         r"\[\d{1,7}\]\s".to_owned(),
+        // Determined: the container, the rank, two bars
+        r"[0-9a-f]{8} (?:\[rank=(?P<rank>\d+)\] )?\|\|\s".to_owned(),
         // [INFO]  [INFO|trainer.py:123]  [WARNING][file]
         format!(r"\[{LEVEL}(?:\|[^\]]{{1,80}})?\]:?\s*(?:>> )?"),
         // vLLM: ERROR 09-10 12:22:13 [core.py:1346]
@@ -214,6 +216,7 @@ static SOURCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"|(?:self|cls|torch|logger|log|logging|warnings|os|sys|np|jax|tf|model|trainer|engine)\.[\w.\[\]]*\("#,
         r#"|(?:print|printf|fprintf|TORCH_CHECK|TORCH_WARN|LOG|WARN|INFO|NCCLCHECK|C10_CUDA_CHECK|RuntimeError|ValueError|fmt::format|echo|grep)\s*\("#,
         r#"|[\w.\[\]]+(?:\s*,\s*[\w.]+)*\s*[-+*/|&]?=\s*[\w.]+\("#,
+        r#"|(?:const|let|var|auto)\s+\w+\s*=|\+\s+["']"#,
         r#"|#[^~\d]|//|/\*|\*\s|\+\+\+|---\s|@@|diff --git|\$\s|grep\b|echo\b|def\b"#,
         r#")"#
     );
@@ -225,12 +228,10 @@ fn is_frame(text: &str) -> bool {
     text.contains("File \"") && text.contains("\", line ")
 }
 
-/// Is this the header of a frame whose source line follows? faulthandler prints none (`File "x.py", line 12 in f`, without
-/// the comma), and code without a file has none.
-fn prints_source(text: &str) -> bool {
-    let place = text.rsplit_once("\", line ").map(|(_, rest)| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
-    let no_file = ["File \"<frozen ", "File \"<string>"].iter().any(|name| text.contains(name));
-    is_frame(text) && !no_file && !place.is_some_and(|place| place.starts_with(" in "))
+/// Is source printed under this frame? The dump of a crash handler (`line 12 in f`, without a comma) has none.
+fn shows_source(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once("\", line ") else { return false };
+    is_frame(text) && !rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(" in ")
 }
 
 /// Does this line echo source code, so that what it says is not an event? `before` are the lines above, nearest first.
@@ -241,13 +242,13 @@ pub fn is_echo(record: &Record, before: &[Record]) -> bool {
     if is_frame(text) && text.trim_start_matches([' ', '│', '|']).starts_with("File \"") && !text.contains("rror: ") {
         return true;
     }
-    // A line that stands further out than the frame is no echo of it.
-    let echoes = |above: &Record| prints_source(&above.body.text) && record.indent >= above.indent;
-    if before.first().is_some_and(echoes) && looks_like_code(text) {
+    // Source stands deeper than its frame; a line of another process in between does not. A paste may have lost the indent.
+    let under = |above: &Record| shows_source(&above.body.text) && (record.indent > above.indent || above.indent == 0);
+    if before.first().is_some_and(under) && looks_like_code(text) {
         return true;
     }
     // The echo of one statement can take several lines, always deeper than its frame.
-    let frame = before.iter().take(8).position(|above| prints_source(&above.body.text));
+    let frame = before.iter().take(8).position(|above| shows_source(&above.body.text));
     if let Some(at) = frame {
         let depth = before[at].indent;
         if record.indent > depth && before[..at].iter().all(|line| line.indent > depth) && !looks_like_message(text) {
@@ -406,6 +407,8 @@ mod tests {
         assert!(!echo(&["  File \"a.py\", line 3, in f", "Segmentation fault (core dumped)"]));
         assert!(echo(&["File \"a.py\", line 3, in f", "work = group.broadcast([tensor], opts)"]));
         assert!(!echo(&["Killed"]));
+        assert!(!echo(&["  File \"train.py\", line 20 in <module>", "Segmentation fault (core dumped)"]));
+        assert!(!echo(&["  File \"a.py\", line 3, in f", "slurmstepd: error: Detected 1 oom_kill event in StepId=4.0."]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "torch.cuda.OutOfMemoryError: CUDA out of memory."]));
     }
 }

@@ -69,6 +69,10 @@ const AFTER_LINES: usize = 4000;
 const LAST_STEP_LINES: usize = 400;
 /// Step lines with rising steps that show that the run went on.
 const STEPS_ONWARD: usize = 3;
+/// Lines of a launcher's summary that are looked through.
+const SUMMARY_LINES: usize = 4000;
+/// Precedence of what only follows other events.
+const FOLLOW_UP: u8 = 11;
 /// Candidates whose aftermath is looked at.
 const MOST_CANDIDATES: usize = 64;
 
@@ -202,12 +206,24 @@ fn group(findings: &[Finding], lines: &dyn Lines) -> Vec<Group> {
         out.extend(split);
     }
     for group in &mut out {
+        group.lead = lead_of_summary(group, findings, lines).unwrap_or(group.lead);
         group.ranks = group.members.iter().filter_map(|&i| findings[i].rank).collect();
         group.ranks.sort_unstable();
         group.ranks.dedup();
     }
     out.sort_by_key(|group| group.lead);
     out
+}
+
+/// torchrun lists the other failures first and the first failure last, under a heading of its own.
+fn lead_of_summary(group: &Group, findings: &[Finding], lines: &dyn Lines) -> Option<usize> {
+    let first = findings[group.lead].span.line;
+    let last = findings[*group.members.last()?].span.line.min(first + SUMMARY_LINES);
+    if first == last || !["exitcode  : ", "traceback : "].iter().any(|field| lines.line(first).contains(field)) {
+        return None;
+    }
+    let heading = (first..last).find(|&i| lines.line(i).contains("Root Cause (first observed failure)"))?;
+    group.members.iter().copied().find(|&i| findings[i].span.line > heading)
 }
 
 fn same_event(a: &Finding, b: &Finding) -> bool {
@@ -297,7 +313,7 @@ fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<O
 fn root(findings: &[Finding], story: &Story) -> Option<usize> {
     let candidates = story.groups.iter().filter(|group| {
         let lead = &findings[group.lead];
-        !group.went_on && lead.role == Role::RootCause && lead.severity != Severity::Info
+        !group.went_on && lead.role == Role::RootCause && lead.severity != Severity::Info && !stopped_by_launcher(lead, findings)
     });
     let mut best: Option<usize> = None;
     for group in candidates {
@@ -310,6 +326,13 @@ fn root(findings: &[Finding], story: &Story) -> Option<usize> {
         }
     }
     best
+}
+
+/// Once a launcher has reported a failed task or stops the rest, a follow-up that is unsure of itself is one of its victims.
+fn stopped_by_launcher(lead: &Finding, findings: &[Finding]) -> bool {
+    let stops =
+        |f: &Finding| f.kind == Kind::Launch && f.role == Role::Consequence && matches!(f.cause, Cause::Exception | Cause::Teardown);
+    lead.precedence >= FOLLOW_UP && lead.confidence == Confidence::Low && findings.iter().any(|f| stops(f) && f.span.line < lead.span.line)
 }
 
 /// Does the later finding explain more than the earlier one?

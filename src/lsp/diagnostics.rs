@@ -8,7 +8,7 @@ use std::path::Path;
 
 use ropey::Rope;
 use tower_lsp_server::ls_types::{
-    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location, NumberOrString,
+    CodeDescription, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location, NumberOrString, Range,
 };
 
 use super::convert::{ClientFacts, Diagnostics, DocumentUri, range};
@@ -18,6 +18,7 @@ use crate::explain;
 use crate::log::rules::Rules;
 use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
+use crate::text::Lines;
 
 /// Where the pages of the built-in rules can be read.
 const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/log/rules/");
@@ -118,7 +119,7 @@ impl Scene<'_> {
         let quiet = matches!(finding.role, Role::Consequence | Role::Repeat);
         let root_known = self.analysis.story.root.is_some();
         Diagnostic {
-            range: range(self.rope, self.facts.encoding, finding.span),
+            range: self.marked(finding),
             severity: Some(severity(finding, root_known).protocol()),
             code: Some(NumberOrString::String(finding.rule.to_string())),
             code_description: self.page(&finding.rule),
@@ -128,6 +129,11 @@ impl Scene<'_> {
             tags: (quiet && root_known && self.facts.fades).then(|| vec![DiagnosticTag::UNNECESSARY]),
             data: None,
         }
+    }
+
+    /// What is underlined of a finding.
+    fn marked(&self, finding: &Finding) -> Range {
+        range(self.rope, self.facts.encoding, explain::mark(finding, &Lines::line(self.rope, finding.span.line)))
     }
 
     fn page(&self, rule: &str) -> Option<CodeDescription> {
@@ -172,16 +178,15 @@ impl Scene<'_> {
         let finding = &self.analysis.findings[i];
         let rank = finding.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
         DiagnosticRelatedInformation {
-            location: Location { uri: self.uri.0.clone(), range: range(self.rope, self.facts.encoding, finding.span) },
+            location: Location { uri: self.uri.0.clone(), range: self.marked(finding) },
             message: format!("{what}{rank}{}", finding.message),
         }
     }
 
     /// The mark that stands for those left out, on the first of them.
     fn rest(&self, first: usize, count: usize, most: usize) -> Diagnostic {
-        let span = self.analysis.findings[first].span;
         Diagnostic {
-            range: range(self.rope, self.facts.encoding, span),
+            range: self.marked(&self.analysis.findings[first]),
             severity: Some(DiagnosticSeverity::INFORMATION),
             source: Some(SOURCE.to_owned()),
             message: format!(

@@ -2,15 +2,15 @@
 
 use tower_lsp_server::ls_types::{InlayHint, InlayHintLabel, Position, Range};
 
-use super::convert::{ClientFacts, number, position};
+use super::convert::{ClientFacts, position};
 use super::state::Reading;
 use crate::explain;
 use crate::log::Finding;
 use crate::log::vocabulary::Role;
-use crate::text::document;
+use crate::text::{Lines, document};
 
-/// Editors draw no text behind this column; a hint there would never be seen.
-const LAST_DRAWN_COLUMN: u32 = 10_000;
+/// The end of a line of more bytes is off most screens; a hint there would not be seen.
+const LONG_LINE: usize = 160;
 
 /// The hints of a reading inside a range.
 pub fn hints(reading: &Reading, facts: &ClientFacts, range: Range) -> Vec<InlayHint> {
@@ -46,14 +46,13 @@ pub fn hints(reading: &Reading, facts: &ClientFacts, range: Range) -> Vec<InlayH
     hints
 }
 
-/// The end of the finding's line, or of the finding where the line goes on too far.
+/// The end of the finding's line; on a long line, which leaves the screen, the end of what is underlined.
 fn end(reading: &Reading, facts: &ClientFacts, finding: &Finding) -> Position {
     let (rope, line) = (&reading.rope, finding.span.end_line);
-    let end = position(rope, facts.encoding, line, document::line_len(rope, line));
-    if end.character <= LAST_DRAWN_COLUMN {
-        return end;
+    let length = document::line_len(rope, line);
+    if length <= LONG_LINE {
+        return position(rope, facts.encoding, line, length);
     }
-    let mut end = position(rope, facts.encoding, line, finding.span.end);
-    end.line = number(line);
-    end
+    let mark = explain::mark(finding, &Lines::line(rope, finding.span.line));
+    position(rope, facts.encoding, mark.end_line, mark.end)
 }

@@ -4,8 +4,15 @@ local settings = require('trainwreck.settings')
 
 return {
   cmd = settings.cmd(),
-  -- The server says nothing about a text or JSON file that is neither a log nor a model config.
+  -- The server says nothing about a JSON file that is neither a log nor a model config.
   filetypes = { 'log', 'text', 'json', 'jsonc' },
   root_markers = { '.trainwreck', '.git' },
+  -- Prose is `text` too: only texts that are named like a run's output get a server.
+  root_dir = function(bufnr, on_dir)
+    local name = vim.api.nvim_buf_get_name(bufnr)
+    if vim.bo[bufnr].filetype ~= 'text' or require('trainwreck.filetype').names_output(name) then
+      on_dir(nil) -- Neovim goes on with root_markers.
+    end
+  end,
   init_options = settings.init_options(),
 }

@@ -9,6 +9,8 @@ use crate::log::units::{self, Unit, Value};
 
 /// A series needs this many samples.
 const LEAST_SAMPLES: usize = 8;
+/// A short series of this many speaks when its steps are equal.
+const FEWEST_SAMPLES: usize = 5;
 /// Steps that may stay level or fall a little, as a share.
 const LEVEL_SHARE: f64 = 0.10;
 /// A fall of more than this share of the rise so far ends the suspicion.
@@ -61,10 +63,19 @@ pub fn csv_growth(header: &str, rows: &str, numbers: &mut Vec<Number>) -> Option
     add_growth(&series, last_free, numbers)
 }
 
-/// Growth in lines that print one size each: `memory use: 3402.12MB`.
+/// Growth in lines that print a size behind the same words: `memory use: 3402.12MB`. Other lines may stand between them.
 pub fn line_growth(rows: &str, numbers: &mut Vec<Number>) -> Option<()> {
-    let series: Vec<f64> = rows.lines().filter_map(|row| row.rsplit([':', '=']).next().and_then(|text| size(text, None))).collect();
+    let series: Vec<f64> = rows.lines().filter_map(size_behind_words).collect();
     add_growth(&series, None, numbers)
+}
+
+fn size_behind_words(row: &str) -> Option<f64> {
+    let at = row.to_ascii_lowercase().find("memory us")?;
+    let text = row[at..].split_once(':')?.1.trim_start();
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.'))?;
+    let unit = text[digits..].trim_start();
+    let letters = unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(unit.len());
+    size(&format!("{} {}", &text[..digits], &unit[..letters]), None)
 }
 
 fn size(text: &str, unit: Option<Unit>) -> Option<f64> {
@@ -98,7 +109,7 @@ fn add_growth(series: &[f64], free: Option<f64>, numbers: &mut Vec<Number>) -> O
 
 /// Bytes a sample, when a series climbs steadily to its end.
 fn steady_growth(series: &[f64]) -> Option<f64> {
-    if series.len() < LEAST_SAMPLES {
+    if series.len() < LEAST_SAMPLES && !is_even_climb(series) {
         return None;
     }
     let rise = series.last()? - series.first()?;
@@ -118,6 +129,13 @@ fn steady_growth(series: &[f64]) -> Option<f64> {
     }
     let steps = (series.len() - 1) as f64;
     (level as f64 <= LEVEL_SHARE * steps).then_some(rise / steps)
+}
+
+/// A short series speaks only when it climbs by equal steps to half as much again.
+fn is_even_climb(series: &[f64]) -> bool {
+    let steps: Vec<f64> = series.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (least, most) = steps.iter().fold((f64::INFINITY, 0.0), |(least, most), &step| (f64::min(least, step), f64::max(most, step)));
+    steps.len() + 1 >= FEWEST_SAMPLES && least > 0.0 && most <= 2.0 * least && series[series.len() - 1] >= 1.5 * series[0]
 }
 
 /// Imbalance in rows like `GPU 0: memory allocated 28.6 GB / 32 GB`.

@@ -300,7 +300,7 @@ local function check_growth()
 end
 
 local function check_silence()
-  for _, name in ipairs({ 'harmless.log', 'notes.txt', 'package.json' }) do
+  for _, name in ipairs({ 'harmless.log', 'log-notes.txt', 'package.json' }) do
     local buf, ok = open(logs .. '/' .. name)
     check(name .. ': the server attaches', ok, vim.bo[buf].filetype)
     -- An answered request is a barrier: the server has read the file by then.
@@ -361,6 +361,13 @@ local function check_filetypes()
     return client_of(0) ~= nil
   end)
   check('no server on a Python file', client_of(0) == nil)
+  local _, ok = open(folder .. '/rank_3.txt')
+  check('a server on rank_3.txt', ok)
+  vim.cmd.edit(vim.fn.fnameescape(logs .. '/catalogue.txt'))
+  wait(300, function()
+    return client_of(0) ~= nil
+  end)
+  check('no server on prose', vim.bo.filetype == 'text' and client_of(0) == nil, vim.bo.filetype)
 end
 
 local function health_report()

@@ -3,6 +3,8 @@
 import json
 import re
 import time
+from itertools import zip_longest
+from random import Random
 
 import capabilities
 import samples
@@ -127,6 +129,49 @@ def edit(editor, uri):
     editor.change(uri, last, len(text()), "")
 
 
+PIECES = (
+    "\n", "\r", "\r\n", "é", "🚂", "x" * 30, "[rank3]: ", "\x1b[31m", "Killed\n", samples.bars(3),
+    samples.oom() + "\n", samples.oom()[:90], "loss: nan\n", samples.STEPS[:200], samples.CRASHES, samples.NAN[-400:],
+)
+
+
+def edit_at_random(editor, uri, random):
+    """One edit somewhere: a piece of a log is put in, a stretch is taken out, or both."""
+    text = editor.texts[uri]
+    start = random.randrange(len(text) + 1)
+    end = min(len(text), start + random.choice((0, 0, 1, 5, 80, 700)))
+    editor.change(uri, start, end, random.choice(PIECES) if random.random() < 0.7 else "")
+
+
+def random_edits(check, editor, sample_run):
+    """After any edits the server shows what it would show had the text been opened anew."""
+    for seed in range(3):
+        random = Random(seed)
+        uri = f"file:///random/{seed}.log"
+        editor.open(uri, samples.WIDE + samples.BAR + sample_run[-9000:] + samples.NAN)
+        different = None
+        for round in range(25):
+            for _ in range(random.randrange(1, 5)):
+                edit_at_random(editor, uri, random)
+            edited = editor.ask_everything(uri)
+            fresh_uri = f"file:///random/{seed}-{round}.log"
+            editor.open(fresh_uri, editor.texts[uri])
+            fresh = editor.ask_everything(fresh_uri)
+            editor.close(fresh_uri)
+            if plain(edited, uri) != plain(fresh, fresh_uri):
+                different = f"round {round}: " + first_difference(plain(edited, uri), plain(fresh, fresh_uri))
+                break
+        check(f"random edits give what a fresh open gives (seed {seed})", different is None, different)
+
+
+def first_difference(edited, fresh):
+    for what, one, other in zip(("diagnostics", "hints", "symbols"), edited, fresh):
+        for left, right in zip_longest(one or [], other or []):
+            if left != right:
+                return f"{what}: edited {json.dumps(left)[:300]}, fresh {json.dumps(right)[:300]}"
+    return "none"
+
+
 def hold(check, editor, sample_run):
     uri, (diagnostics, hints, symbols) = look_at(editor, "run.log", sample_run)
     errors = [one for one in diagnostics if one.get("severity") == 1]
@@ -216,6 +261,8 @@ def run(command, check, sample_run):
             try:
                 editor = Editor(server, declared)
                 hold(named, editor, sample_run)
+                if editor.versioned:
+                    random_edits(named, editor, sample_run)
                 code = server.stop()
                 named("it ends with code 0", code == 0, code)
             except NoAnswer as problem:

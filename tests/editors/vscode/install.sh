@@ -11,6 +11,8 @@ NODE=24.22.3        # what this VS Code asks for
 PLAYWRIGHT=1.65
 NPM_FLAGS="--no-audit --no-fund --silent --ignore-scripts"
 
+export NODE_NO_WARNINGS=1 # of the package manager itself
+
 say() { echo "install: $*" >&2; }
 
 apt_get() {

