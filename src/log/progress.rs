@@ -22,6 +22,22 @@ pub struct Progress {
 /// At most this much of a line is read.
 const MOST_BYTES: usize = 4096;
 
+/// Bars of other work than steps: another process may load on while this one is dead.
+const OTHER_WORK: [&str; 12] = [
+    "Loading",
+    "loading",
+    "ownload",
+    "Fetching",
+    "Capturing",
+    "capture",
+    "Processed prompts",
+    "okeniz",
+    "Resolving",
+    "Converting",
+    "Map",
+    "shards",
+];
+
 struct Dialects {
     step: Vec<Regex>,
     loss: Regex,
@@ -32,6 +48,9 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
         r"(?i)\b(?:global_?step|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)",
         r"(?i)\b(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)",
         r"\[\d+\]\[(\d+)/\d+\]",
+        // YOLO's table: epoch and memory come first, the bar behind them counts the batches of every epoch anew
+        r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s",
+        r"第\s*(\d+)\s*[步轮次]",
         r"(\d+)/\d+ \[[^\]]*(?:it/s|s/it|step)",
         r"\b(\d+)/\d+ \[[=>.━╸ ]",
         r"\b(\d+)/\d+ [━╸]",
@@ -40,7 +59,7 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
     Some(Dialects {
         step: step.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect(),
         loss: Regex::new(
-            r"(?i)(?:^|[^\w/])(?:\w*[_ ])?loss['\x22\]]?\s*[=: ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
+            r"(?i)(?:^|[^\w/]|\b(?:train|actor|critic|policy)/)(?:\w*[_ ])?(?:loss(?:/[\w./]+)?|损失值?|損失)['\x22\]]?\s*[=:： ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
         )
         .ok()?,
     })
@@ -57,7 +76,9 @@ pub fn read(text: &str) -> Option<Progress> {
         _ => text.trim_end_matches('.').parse().ok(),
     });
     let step = dialects.step.iter().find_map(|regex| number(regex)?.parse().ok());
-    let bar = text.contains("it/s") || text.contains("s/it");
+    // DeepSpeed's own step line carries no loss: `[Rank 0] step=120, skipped=6`.
+    let other = || OTHER_WORK.iter().any(|word| text.contains(word));
+    let bar = (text.contains("it/s") || text.contains("s/it") || text.contains("skipped=")) && !other();
     (loss.is_some() || (bar && step.is_some())).then_some(Progress { step, loss })
 }
 
@@ -84,11 +105,22 @@ mod tests {
             ("100/100 [==============================] - 151s 2s/step - loss: 1.9857", Some(100), Some(1.9857)),
             ("  1%|▏         | 22/1752 [01:02<1:21:36,  2.83s/it]", Some(22), None),
             ("step: 12  loss:  4.1234  grad_norm:  1.0", Some(12), Some(4.1234)),
+            ("[logging.py:96:log_dist] [Rank 0] step=120, skipped=6, lr=[0.0001], mom=[(0.9, 0.999)]", Some(120), None),
+            ("step:12 - actor/entropy:0.31 - actor/pg_loss:0.0105 - actor/grad_norm:0.21", Some(12), Some(0.0105)),
+            ("\t Train loss/train/total: 11.8600", None, Some(11.86)),
+            ("      6/100      6.61G      1.194      1.294   640: 100%|██████████| 120/120 [00:20<00:00,  5.91it/s]", Some(6), None),
+            ("第 6 步：损失值 2.0400，学习率 1e-05", Some(6), Some(2.04)),
         ];
         for (line, step, loss) in cases {
             assert_eq!(read(line), Some(Progress { step, loss }), "{line}");
         }
         assert!(read("step 1200 loss = nan").unwrap().loss.unwrap().is_nan());
+        for line in [
+            "Loading safetensors checkpoint shards:  25% Completed | 1/4 [00:01<00:03,  1.31s/it]",
+            "Fetching 9 files:  11%|█ | 1/9 [00:01<00:03,  1.31s/it]",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
         for line in ["RuntimeError: CUDA out of memory", "Loading checkpoint shards", "loss scale: 1.0", "[rank0]: Traceback"] {
             assert_eq!(read(line).filter(|p| p.loss.is_some()), None, "{line}");
         }

@@ -255,7 +255,41 @@ pub fn is_echo(record: &Record, before: &[Record]) -> bool {
             return true;
         }
     }
-    SOURCE.as_ref().is_some_and(|source| source.is_match(text)) && !looks_like_message(text)
+    let quoted = SOURCE.as_ref().is_some_and(|source| source.is_match(text)) || is_quotation(record);
+    quoted && !looks_like_message(text)
+}
+
+/// Texts that quote a message and report no event: requests with their prompts, records of data sets, strings of source
+/// code, statements and addresses, metrics, change lists, tables and questions of documentation.
+static QUOTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let forms = [
+        // requests that a server logs with the user's prompt, and records of conversations
+        r#"\bReceived? (?:request|obj)\b|\bprompt['"]?\s*[:=]\s*['"]|\bGenerateReqInput\("#,
+        r#"^\{.*"(?:instruction|prompt|question|completion|chosen|rejected)"\s*:\s*["\[{]|"role"\s*:\s*"(?:user|system|assistant|tool)""#,
+        // strings of source code: in an argument list, continued, prefixed, compared, assigned, returned, added by a diff
+        r#"^(?:[-+]\s+)?[rfbuRFBUL]{0,2}"(?:[^"\\]|\\.)*"\s*(?:\\|[,;)][\s,;)\]}\\]*)\s*(?:#.*)?$"#,
+        r#"^(?:[-+]\s+)?[rfbuRFBUL]{1,2}"(?:[^"\\]|\\.)*"\s*(?:#.*)?$"#,
+        r#"^(?:or|and|not|in)\s+[rfbuRFBU]{0,2}["']"#,
+        r#"^[\w.\[\]]+ \+?= \(?[rfbuRFBUL]{0,2}["'].*["'][\s,;)]*$"#,
+        r#"^(?:case\b[^"]{1,80}|default\s*):\s*return\b"#,
+        r#"^\+{1,3} (?:echo|printf|grep|awk|sed)\b|^\+ {4,}\S"#,
+        r#"^(?:- )?(?:pattern|regexp?|expr|match|description|help)\s*:\s*["']"#,
+        // statements, addresses, metrics
+        r#"\b(?:INSERT INTO|SELECT .{1,200} FROM|UPDATE \w+ SET|DELETE FROM)\b"#,
+        r#""(?:GET|POST|PUT|HEAD|DELETE|PATCH) [^"]* HTTP/\d"#,
+        r#"^[A-Za-z_:][\w:]*\{[^}]*\}\s+(?:NaN|[-+]?(?:[\d.]+(?:e[-+]?\d+)?|Inf))(?:\s+\d+)?$"#,
+        // change lists, tables, questions
+        r#"^(?:[-*]\s+|[0-9a-f]{7,12}\s+)?(?:\[[\w/ -]{1,24}\]\s*)?(?i:(?:bug|hot)?fix(?:e[ds])?|handle[ds]?|avoid(?:s|ed)?|prevent(?:s|ed)?)[ :(]"#,
+        r#"^\|\s*`"#,
+        r#"^(?i:if (?:you (?:see|get|encounter|hit|receive|face|run into)|dmesg|the log|your log))\b"#,
+        r#"(?i)^.{0,200}\b(?:what does|how (?:do|can|could|should|to)(?: I| we| you| one)? (?:fix|avoid|solve|debug|handle|prevent|resolve|interpret))\s.{0,20}["'`]"#,
+    ];
+    Regex::new(&ascii(&forms.map(|form| format!("(?:{form})")).join("|"), true)).ok()
+});
+
+/// Does this line quote a message rather than report it?
+pub fn is_quotation(record: &Record) -> bool {
+    QUOTATION.as_ref().is_some_and(|quotation| quotation.is_match(&record.body.text))
 }
 
 /// An exception line: a dotted class name, a colon, a text.
@@ -330,6 +364,34 @@ mod tests {
     }
 
     #[test]
+    fn quotations_are_no_events() {
+        for line in [
+            "INFO 05-22 02:20:59 [logger.py:39] Received request cmpl-0a1b-0: prompt: 'Killed', params: SamplingParams(n=1)",
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"loss: nan, why?\"}]}",
+            "        or \"Some NCCL operations have failed\" in log_text",
+            "        f\"CUDA call failed lazily at initialization with error: {str(e)}\\n\\n\"",
+            "    \"CUDA driver error: unknown error\",  \\",
+            "errorString = r\"CUDA error: invalid device ordinal\"",
+            "- Fix `loss: nan` when using label smoothing (#1234)",
+            "a1b2c3d Fixed CUDA out of memory on resume",
+            "kube_pod_container_status_terminated_reason{container=\"trainer\",reason=\"OOMKilled\"} 0",
+            "LOG:  statement: SELECT id FROM jobs WHERE exit_code = 137;",
+            "What does `exit code: 137` mean?",
+        ] {
+            assert!(is_quotation(&record(line)), "{line}");
+        }
+        for line in [
+            "How can I fix RuntimeError: CUDA out of memory. Tried to allocate 1.16 GiB",
+            "level=error msg=\"container exited\" reason=\"OOMKilled\"",
+            "\"reason\": \"OOMKilled\",",
+            "RuntimeError: CUDA error: device-side assert triggered",
+            "step 12 loss nan",
+        ] {
+            assert!(!is_quotation(&record(line)), "{line}");
+        }
+    }
+
+    #[test]
     fn echoed_source_is_no_event() {
         let echo = |lines: &[&str]| {
             let records: Vec<Record> = lines.iter().rev().map(|line| record(line)).collect();
@@ -341,6 +403,9 @@ mod tests {
         assert!(echo(&["logger.error(\"Killed\")"]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "    f()", "torch.OutOfMemoryError: CUDA out of memory."]));
         assert!(!echo(&["RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"]));
+        assert!(!echo(&["  File \"a.py\", line 3 in f", "Segmentation fault (core dumped)"]));
+        assert!(!echo(&["  File \"a.py\", line 3, in f", "Segmentation fault (core dumped)"]));
+        assert!(echo(&["File \"a.py\", line 3, in f", "work = group.broadcast([tensor], opts)"]));
         assert!(!echo(&["Killed"]));
         assert!(!echo(&["  File \"train.py\", line 20 in <module>", "Segmentation fault (core dumped)"]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "slurmstepd: error: Detected 1 oom_kill event in StepId=4.0."]));

@@ -126,6 +126,10 @@ impl Reader<'_> {
             }
             return;
         };
+        // A record of a data set: its strings are somebody's texts.
+        if record::is_quotation(&record) {
+            return;
+        }
         let inner: Vec<Record> = messages
             .into_iter()
             .map(|body| {
