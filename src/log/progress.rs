@@ -30,8 +30,11 @@ struct Dialects {
 static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
     let step = [
         r"(?i)\b(?:global_?step|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)",
-        r"(?i)\b(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)",
+        // A whole number, thousands may be grouped; `ms/batch 11.11` and `2s/step` are speeds.
+        r"(?i)(?:^|[^\w/])(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+(?:,\d{3})*)(?:[^\d.]|\.\D|\.?$)",
         r"\[\d+\]\[(\d+)/\d+\]",
+        r"\[\s*(\d+)/\d+ \(\s*\d+(?:\.\d+)?%\)\]",
+        r"\|\s*(\d+)/\s*\d+ batches\b",
         r"(\d+)/\d+ \[[^\]]*(?:it/s|s/it|step)",
         r"\b(\d+)/\d+ \[[=>.━╸ ]",
         r"\b(\d+)/\d+ [━╸]",
@@ -56,7 +59,7 @@ pub fn read(text: &str) -> Option<Progress> {
         "inf" => Some(f64::INFINITY),
         _ => text.trim_end_matches('.').parse().ok(),
     });
-    let step = dialects.step.iter().find_map(|regex| number(regex)?.parse().ok());
+    let step = dialects.step.iter().find_map(|regex| number(regex)?.replace(',', "").parse().ok());
     let bar = text.contains("it/s") || text.contains("s/it");
     (loss.is_some() || (bar && step.is_some())).then_some(Progress { step, loss })
 }
@@ -84,6 +87,9 @@ mod tests {
             ("100/100 [==============================] - 151s 2s/step - loss: 1.9857", Some(100), Some(1.9857)),
             ("  1%|▏         | 22/1752 [01:02<1:21:36,  2.83s/it]", Some(22), None),
             ("step: 12  loss:  4.1234  grad_norm:  1.0", Some(12), Some(4.1234)),
+            ("Train Epoch: 1 [1600/5000 (32%)] \tLoss: 0.0041 \tLocal Rank: 0", Some(1600), Some(0.0041)),
+            ("| epoch   1 |   400/ 2983 batches | lr 30.00 | ms/batch 11.11 | loss  7.63 | ppl  2057.21", Some(400), Some(7.63)),
+            ("<epoch:  5, iter:  10,200, lr:1.992e-04> loss: 1.8082e-02", Some(10200), Some(0.018082)),
         ];
         for (line, step, loss) in cases {
             assert_eq!(read(line), Some(Progress { step, loss }), "{line}");
