@@ -46,11 +46,14 @@ struct Dialects {
 static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
     let step = [
         r"(?i)\b(?:global_?step|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)",
-        r"(?i)\b(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)",
+        // A whole number, thousands may be grouped; `ms/batch 11.11` and `2s/step` are speeds.
+        r"(?i)(?:^|[^\w/])(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+(?:,\d{3})*)(?:[^\d.]|\.\D|\.?$)",
         r"\[\d+\]\[(\d+)/\d+\]",
         // YOLO's table: epoch and memory come first, the bar behind them counts the batches of every epoch anew
         r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s",
         r"第\s*(\d+)\s*[步轮次]",
+        r"\[\s*(\d+)/\d+ \(\s*\d+(?:\.\d+)?%\)\]",
+        r"\|\s*(\d+)/\s*\d+ batches\b",
         r"(\d+)/\d+ \[[^\]]*(?:it/s|s/it|step)",
         r"\b(\d+)/\d+ \[[=>.━╸ ]",
         r"\b(\d+)/\d+ [━╸]",
@@ -75,7 +78,7 @@ pub fn read(text: &str) -> Option<Progress> {
         "inf" => Some(f64::INFINITY),
         _ => text.trim_end_matches('.').parse().ok(),
     });
-    let step = dialects.step.iter().find_map(|regex| number(regex)?.parse().ok());
+    let step = dialects.step.iter().find_map(|regex| number(regex)?.replace(',', "").parse().ok());
     // DeepSpeed's own step line carries no loss: `[Rank 0] step=120, skipped=6`.
     let other = || OTHER_WORK.iter().any(|word| text.contains(word));
     let bar = (text.contains("it/s") || text.contains("s/it") || text.contains("skipped=")) && !other();
@@ -110,6 +113,9 @@ mod tests {
             ("\t Train loss/train/total: 11.8600", None, Some(11.86)),
             ("      6/100      6.61G      1.194      1.294   640: 100%|██████████| 120/120 [00:20<00:00,  5.91it/s]", Some(6), None),
             ("第 6 步：损失值 2.0400，学习率 1e-05", Some(6), Some(2.04)),
+            ("Train Epoch: 1 [1600/5000 (32%)] \tLoss: 0.0041 \tLocal Rank: 0", Some(1600), Some(0.0041)),
+            ("| epoch   1 |   400/ 2983 batches | lr 30.00 | ms/batch 11.11 | loss  7.63 | ppl  2057.21", Some(400), Some(7.63)),
+            ("<epoch:  5, iter:  10,200, lr:1.992e-04> loss: 1.8082e-02", Some(10200), Some(0.018082)),
         ];
         for (line, step, loss) in cases {
             assert_eq!(read(line), Some(Progress { step, loss }), "{line}");

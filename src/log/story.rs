@@ -300,9 +300,15 @@ fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<O
         let progress = progress::of_line(lines, i)?;
         progress.loss.is_some_and(f64::is_finite).then_some((i, progress.step))
     });
+    // Step lines only (two exceptions of one run tell nothing about its past), not from the first step on, and not where
+    // the loss itself was still finite.
+    let reported = group.members.iter().any(|&i| progress::of_line(lines, findings[i].span.line).is_some() || findings[i].step.is_some());
+    let inside = reported
+        && step.is_none_or(|step| step > 1)
+        && progress::of_line(lines, line).and_then(|progress| progress.loss).is_none_or(|loss| !loss.is_finite());
     let first = &mut findings[finding];
     first.step = step;
-    if last.is_none() && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
+    if last.is_none() && inside && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
         // The log begins inside the event: the onset is above what is seen.
         first.cause = Cause::NanOngoing;
     }
