@@ -70,8 +70,11 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
 
 /// Reads the progress of a clean message; `None` when it reports none.
 pub fn read(text: &str) -> Option<Progress> {
-    let dialects = DIALECTS.as_ref()?;
     let text = &text[..floor_border(text, MOST_BYTES)];
+    if !may_report(text) {
+        return None;
+    }
+    let dialects = DIALECTS.as_ref()?;
     let number = |regex: &Regex| regex.captures(text).and_then(|c| c.get(1)).map(|m| m.as_str().to_ascii_lowercase());
     let loss = number(&dialects.loss).and_then(|text| match text.trim_start_matches(['-', '+']) {
         "nan" => Some(f64::NAN),
@@ -85,11 +88,20 @@ pub fn read(text: &str) -> Option<Progress> {
     (loss.is_some() || (bar && step.is_some())).then_some(Progress { step, loss })
 }
 
+/// Does a text have the words without which no dialect reports anything? Most lines have not, and need no closer look.
+fn may_report(text: &str) -> bool {
+    ["oss", "OSS", "it/s", "s/it"].iter().any(|word| text.contains(word))
+}
+
 /// The progress of line `i`: the last segment that has any.
 pub fn of_line(lines: &dyn Lines, i: usize) -> Option<Progress> {
     let raw = lines.line(i);
     let start = raw.len().saturating_sub(MOST_BYTES);
     let start = (start..raw.len()).find(|&at| raw.is_char_boundary(at)).unwrap_or(0);
+    // Colour codes may stand inside a word, so that only the clean text shows it.
+    if !may_report(&raw[start..]) && !raw.contains('\x1b') && !raw.contains("^[") {
+        return None;
+    }
     clean::segments(&raw[start..], start).into_iter().rev().find_map(|segment| read(&record::read(segment).body.text))
 }
 

@@ -5,6 +5,8 @@
 //! follow is context, not a cause. Lines of several ranks are interleaved and may be printed late, so a cause can stand
 //! below its consequences; the class of an event (`precedence`) outranks its place.
 
+use std::cell::OnceCell;
+
 use super::finding::{Finding, Number, Span};
 use super::progress::{self, Progress};
 use super::rules::Rules;
@@ -262,7 +264,9 @@ fn split_where_it_went_on(group: &Group, findings: &[Finding], lines: &dyn Lines
 /// Do step lines with finite losses and rising steps follow line `after`?
 fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
     let last = lines.count().min(after + 1 + AFTER_LINES).min(until);
-    let before = (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step);
+    // Looked for only when a step below asks for it.
+    let before = OnceCell::new();
+    let step_before = || *before.get_or_init(|| (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step));
     let mut seen: Vec<u64> = Vec::new();
     let mut with_loss = 0;
     for i in after + 1..last {
@@ -271,7 +275,7 @@ fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
             Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
             Progress { loss: Some(_), step: None } => with_loss += 1,
             Progress { step: Some(step), .. } => {
-                let rises = seen.last().or(before.as_ref()).is_none_or(|&last| step > last);
+                let rises = seen.last().copied().or_else(&step_before).is_none_or(|last| step > last);
                 if rises {
                     seen.push(step);
                 }
