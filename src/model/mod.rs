@@ -15,7 +15,10 @@ pub mod inventory;
 pub mod json;
 pub mod kv_cache;
 pub mod original_params;
+pub mod plan;
 pub mod quantization;
+pub mod remedies;
+pub mod training;
 
 use self::architectures::Source;
 use self::architectures::decoder::Dimensions;
