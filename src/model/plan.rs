@@ -130,11 +130,11 @@ pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
             .collect(),
         peak_phase: peak.name,
         allocated: whole(allocated),
-        allocated_low: whole(low.min(allocated)),
-        allocated_high: whole(high.max(allocated)),
+        allocated_low: whole(low.min(allocated * 0.997)),
+        allocated_high: whole(high.max(allocated * 1.005)),
         total: whole(allocated + extra(|piece| piece.bytes)),
         total_low: whole(
-            least(setup, &phases).min(allocated) + extra(|piece| piece.bytes * piece.spread.0),
+            least_of(model, setup, &phases).min(allocated) + extra(|piece| piece.bytes * piece.spread.0),
         ),
         total_high: whole(
             most(setup, &phases).max(high) + extra(|piece| piece.bytes * piece.spread.1),
@@ -249,6 +249,17 @@ fn beside(setup: &Setup, allocated: f64) -> Vec<Piece> {
     pieces
 }
 
+/// The least, also of a base that is not cast to 32 bits before adapters are put on it.
+fn least_of(model: &Model, setup: &Setup, now: &[Phase]) -> f64 {
+    let least_now = least(setup, now);
+    if !setup.is_prepared() {
+        return least_now;
+    }
+    let mut plain = setup.clone();
+    plain.kbit_prepare = false;
+    least_now.min(least(&plain, &phases(model, &plain)))
+}
+
 /// The least that the same settings may need: a loss that never holds all logits, kernels fused by
 /// torch.compile, a prompt that is read in pieces.
 fn least(setup: &Setup, phases: &[Phase]) -> f64 {
@@ -256,7 +267,8 @@ fn least(setup: &Setup, phases: &[Phase]) -> f64 {
     let factor = |piece: &Piece| match piece.name {
         "logits and loss" => 0.05,
         "activations" if !training => 0.02,
-        "activations" | "recomputed layer" => 0.72 * piece.spread.0,
+        "activations" | "recomputed layer" => 0.68 * piece.spread.0,
+        "gradient of the embedding" => 0.3,
         "backward temporaries" | "final norm and masks" => 0.4,
         "gathered weights" | "gradients being reduced" => 0.5,
         "optimiser temporaries" => 0.0,
