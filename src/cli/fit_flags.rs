@@ -287,11 +287,18 @@ impl Flags {
                 .filter(|name| !name.is_empty())
                 .collect();
         }
-        setup.gpus = self.gpus.unwrap_or_else(|| {
-            setup
-                .tensor_parallel
-                .saturating_mul(setup.pipeline_parallel)
-        });
+        let model = setup
+            .tensor_parallel
+            .saturating_mul(setup.pipeline_parallel);
+        // With ZeRO, the cards of the machine that is named.
+        let machine = || match self.gpu.as_slice() {
+            [name] if setup.zero > 0 => card(name.trim())
+                .ok()
+                .map(|card| card.count)
+                .filter(|count| *count > model && count.is_multiple_of(model)),
+            _ => None,
+        };
+        setup.gpus = self.gpus.unwrap_or_else(|| machine().unwrap_or(model));
         setup.check().map_err(|error| error.to_string())?;
         Ok(setup)
     }
@@ -352,7 +359,7 @@ fn size(text: &str) -> Option<Card> {
         .find_map(|(unit, bytes)| lower.strip_suffix(unit).map(|number| (number, *bytes)))?;
     let value: f64 = number.trim().parse().ok()?;
     let bytes = value * unit;
-    if !(bytes >= 1.0 && bytes < 1e18) {
+    if !(1.0..1e18).contains(&bytes) {
         return None;
     }
     Some(Card {

@@ -97,8 +97,10 @@ fn whole(bytes: f64) -> u64 {
 /// Makes the plan of a task.
 pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
     setup.check()?;
-    check(model, setup)?;
-    let phases = phases(model, setup);
+    let held = states::weights(model, setup);
+    let states = states::of(model, setup, &held);
+    check(model, setup, &states)?;
+    let phases = phases(model, setup, &held);
     let Some(peak) = phases.iter().max_by(|a, b| a.bytes().total_cmp(&b.bytes())) else {
         return Err(SetupError("there is nothing to run".to_owned()));
     };
@@ -121,7 +123,6 @@ pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
     let extra = |pick: fn(&Piece) -> f64| -> f64 { beside.iter().map(pick).sum() };
     let mut terms: Vec<Term> = peak.pieces.iter().map(|piece| term(piece, true)).collect();
     terms.extend(beside.iter().map(|piece| term(piece, false)));
-    let states = states::of(model, setup);
     Ok(Plan {
         terms,
         phases: phases
@@ -134,7 +135,8 @@ pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
         allocated_high: whole(high.max(allocated * 1.005)),
         total: whole(allocated + extra(|piece| piece.bytes)),
         total_low: whole(
-            least_of(model, setup, &phases).min(allocated) + extra(|piece| piece.bytes * piece.spread.0),
+            least_of(model, setup, &phases).min(allocated)
+                + extra(|piece| piece.bytes * piece.spread.0),
         ),
         total_high: whole(
             most(setup, &phases).max(high) + extra(|piece| piece.bytes * piece.spread.1),
@@ -146,7 +148,7 @@ pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
 }
 
 /// What the settings ask of this model that it cannot give.
-fn check(model: &Model, setup: &Setup) -> Result<(), SetupError> {
+fn check(model: &Model, setup: &Setup, states: &states::States) -> Result<(), SetupError> {
     if model
         .quantization
         .as_ref()
@@ -162,7 +164,7 @@ fn check(model: &Model, setup: &Setup) -> Result<(), SetupError> {
             "--task full: quantised weights cannot be trained; take the config of the base model, or --task qlora".to_owned(),
         ));
     }
-    if setup.is_lora() && states::of(model, setup).trainable <= 0.0 {
+    if setup.is_lora() && states.trainable <= 0.0 {
         return Err(SetupError(format!(
             "--lora-targets {}: the model has no such linear layer; `all-linear` covers every one",
             setup.lora_targets.join(",")
@@ -183,11 +185,11 @@ fn check(model: &Model, setup: &Setup) -> Result<(), SetupError> {
     Ok(())
 }
 
-fn phases(model: &Model, setup: &Setup) -> Vec<Phase> {
+fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> {
     if setup.task == Task::Inference {
-        inference::phases(model, setup)
+        inference::phases(model, setup, held)
     } else {
-        phases::of(model, setup)
+        phases::of(model, setup, held)
     }
 }
 
@@ -257,7 +259,8 @@ fn least_of(model: &Model, setup: &Setup, now: &[Phase]) -> f64 {
     }
     let mut plain = setup.clone();
     plain.kbit_prepare = false;
-    least_now.min(least(&plain, &phases(model, &plain)))
+    let held = states::weights(model, &plain);
+    least_now.min(least(&plain, &phases(model, &plain, &held)))
 }
 
 /// The least that the same settings may need: a loss that never holds all logits, kernels fused by
@@ -397,10 +400,11 @@ pub fn fit(model: &Model, setup: &Setup, memory: u64) -> Result<Fit, SetupError>
         Verdict::Fits
     };
     let inference = setup.task == Task::Inference;
+    let held = states::weights(model, setup);
     let passes = |change: &dyn Fn(&mut Setup)| -> bool {
         let mut other = setup.clone();
         change(&mut other);
-        of(model, &other).is_ok_and(|plan| plan.total <= usable)
+        other.check().is_ok() && total(model, &other, &held) <= usable as f64
     };
     Ok(Fit {
         verdict,
@@ -418,6 +422,19 @@ pub fn fit(model: &Model, setup: &Setup, memory: u64) -> Result<Fit, SetupError>
             })
         }),
     })
+}
+
+/// The total alone, without its range, for a search.
+fn total(model: &Model, setup: &Setup, held: &(f64, String)) -> f64 {
+    let allocated = phases(model, setup, held)
+        .iter()
+        .map(Phase::bytes)
+        .fold(0.0, f64::max);
+    let beside: f64 = beside(setup, allocated)
+        .iter()
+        .map(|piece| piece.bytes)
+        .sum();
+    allocated + beside
 }
 
 /// Bytes that a run may take: vLLM leaves a tenth of the card.

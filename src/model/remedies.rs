@@ -24,8 +24,24 @@ pub struct Remedy {
     pub fits: bool,
 }
 
-/// A step on the way.
+/// What a change turns; of one kind only the last counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Optimizer,
+    Attention,
+    Checkpointing,
+    Batch,
+    Precision,
+    Length,
+    Adapters,
+    Gpus,
+    Cache,
+    Weights,
+}
+
+/// A change that may be tried.
 struct Change {
+    kind: Kind,
     text: String,
     flags: String,
     cost: &'static str,
@@ -38,31 +54,40 @@ const LINES: usize = 14;
 /// The changes for a card of so many bytes; none when the plan fits.
 pub fn of(model: &Model, setup: &Setup, memory: u64) -> Vec<Remedy> {
     let fits = |total: u64| total <= plan::usable(setup, memory);
-    match plan::of(model, setup) {
-        Ok(now) if fits(now.total) => return Vec::new(),
-        Ok(_) => {}
-        Err(_) => return Vec::new(),
-    }
+    let now = match plan::of(model, setup) {
+        Ok(now) if !fits(now.total) => now.total,
+        _ => return Vec::new(),
+    };
     let list = if setup.task == Task::Inference {
         inference(model, setup)
     } else {
         training(model, setup)
     };
     let total = |other: &Setup| plan::of(model, other).ok().map(|plan| plan.total);
-    let mut alone = Vec::new();
+    let mut alone: Vec<(Kind, Remedy)> = Vec::new();
     for change in &list {
-        let mut other = setup.clone();
-        (change.apply)(&mut other);
-        if let Some(total) = total(&other).filter(|_| other != *setup) {
-            alone.push(Remedy {
-                change: change.text.clone(),
-                flags: change.flags.clone(),
-                cost: change.cost,
-                total,
-                fits: fits(total),
-            });
+        let other = applied(setup, &[change]);
+        let Some(total) = total(&other).filter(|total| *total < now) else {
+            continue;
+        };
+        let remedy = Remedy {
+            change: change.text.clone(),
+            flags: change.flags.clone(),
+            cost: change.cost,
+            total,
+            fits: fits(total),
+        };
+        // Of more and more GPUs one line is enough: the first number that fits.
+        match alone.last_mut() {
+            Some((Kind::Gpus, last)) if change.kind == Kind::Gpus => {
+                if !last.fits {
+                    *last = remedy;
+                }
+            }
+            _ => alone.push((change.kind, remedy)),
         }
     }
+    let mut alone: Vec<Remedy> = alone.into_iter().map(|(_, remedy)| remedy).collect();
     if !alone.iter().any(|one| one.fits) {
         alone.extend(together(setup, &list, &total, &fits));
     }
@@ -72,46 +97,76 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Vec<Remedy> {
     alone
 }
 
-/// Changes added up until the plan fits.
+/// The settings after some changes.
+fn applied(setup: &Setup, changes: &[&Change]) -> Setup {
+    let mut other = setup.clone();
+    for change in changes {
+        (change.apply)(&mut other);
+    }
+    other
+}
+
+/// Changes added up until the plan fits, less those that turn out not to be needed.
 fn together(
     setup: &Setup,
     list: &[Change],
     total: &dyn Fn(&Setup) -> Option<u64>,
     fits: &dyn Fn(u64) -> bool,
 ) -> Option<Remedy> {
-    let mut other = setup.clone();
-    let (mut texts, mut flags): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut chosen: Vec<&Change> = Vec::new();
     let mut best = total(setup)?;
     for change in list {
-        let mut next = other.clone();
-        (change.apply)(&mut next);
-        let Some(bytes) = total(&next).filter(|bytes| *bytes < best) else {
+        let mut next: Vec<&Change> = chosen
+            .iter()
+            .copied()
+            .filter(|have| have.kind != change.kind)
+            .collect();
+        next.push(change);
+        let Some(bytes) = total(&applied(setup, &next)).filter(|bytes| *bytes < best) else {
             continue;
         };
-        other = next;
+        chosen = next;
         best = bytes;
-        texts.push(&change.text);
-        flags.push(&change.flags);
-        if fits(bytes) {
-            return Some(Remedy {
-                change: format!("together: {}", texts.join(", ")),
-                flags: flags.join(" "),
-                cost: "the sum of these",
-                total: bytes,
-                fits: true,
-            });
+        if fits(best) {
+            break;
         }
     }
-    None
+    if !fits(best) {
+        return None;
+    }
+    for index in (0..chosen.len()).rev() {
+        let mut fewer = chosen.clone();
+        fewer.remove(index);
+        if let Some(bytes) = total(&applied(setup, &fewer)).filter(|bytes| fits(*bytes)) {
+            chosen = fewer;
+            best = bytes;
+        }
+    }
+    let join = |part: fn(&Change) -> &str, by: &str| {
+        chosen
+            .iter()
+            .map(|change| part(change))
+            .collect::<Vec<_>>()
+            .join(by)
+    };
+    Some(Remedy {
+        change: format!("together: {}", join(|change| &change.text, ", ")),
+        flags: join(|change| &change.flags, " "),
+        cost: "the sum of these",
+        total: best,
+        fits: true,
+    })
 }
 
 fn change(
+    kind: Kind,
     text: impl Into<String>,
     flags: impl Into<String>,
     cost: &'static str,
     apply: impl Fn(&mut Setup) + 'static,
 ) -> Change {
     Change {
+        kind,
         text: text.into(),
         flags: flags.into(),
         cost,
@@ -123,6 +178,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     let mut list = Vec::new();
     if setup.optimizer == Optimizer::AdamW {
         list.push(change(
+            Kind::Optimizer,
             "fused AdamW",
             "--optimizer adamw-fused",
             "costs nothing",
@@ -131,6 +187,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     }
     if setup.attention == Attention::Eager || setup.padded {
         list.push(change(
+            Kind::Attention,
             "flash attention without padding mask",
             "--attention flash",
             "costs nothing; sequences must be packed or of one length",
@@ -142,6 +199,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     }
     if setup.checkpointing != Checkpointing::Full {
         list.push(change(
+            Kind::Checkpointing,
             "gradient checkpointing",
             "--checkpointing full",
             "about a third more computing",
@@ -150,6 +208,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     }
     if setup.batch > 1 {
         list.push(change(
+            Kind::Batch,
             format!("batch 1 with {} steps of accumulation", setup.batch),
             "--batch 1",
             "slower steps, same result",
@@ -166,6 +225,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     );
     if eight {
         list.push(change(
+            Kind::Optimizer,
             "8-bit AdamW",
             "--optimizer adamw-8bit",
             "states are rounded; rarely seen in the loss",
@@ -174,6 +234,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     }
     if setup.precision != Precision::Bf16 && setup.task == Task::Full {
         list.push(change(
+            Kind::Precision,
             "weights and states in bf16",
             "--precision bf16",
             "small updates may be rounded away",
@@ -183,6 +244,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     for seq in [setup.seq / 2, setup.seq / 4] {
         if seq >= 256 {
             list.push(change(
+                Kind::Length,
                 format!("sequences of {seq} tokens"),
                 format!("--seq {seq}"),
                 "longer texts are cut or split",
@@ -192,22 +254,31 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     }
     if setup.task == Task::Full && model.quantization.is_none() {
         list.push(change(
+            Kind::Adapters,
             "LoRA, rank 16 on all linear layers",
-            "--task lora",
+            "--task lora --precision bf16-base-amp",
             "only adapters are trained",
-            |setup| setup.task = Task::Lora,
+            |setup| {
+                setup.task = Task::Lora;
+                setup.precision = Precision::Bf16BaseAmp;
+            },
         ));
     }
     if setup.task != Task::Qlora && model.quantization.is_none() {
         list.push(change(
+            Kind::Adapters,
             "QLoRA: LoRA on 4-bit weights",
-            "--task qlora",
+            "--task qlora --precision bf16-base-amp",
             "only adapters are trained; slower, the base is rounded",
-            |setup| setup.task = Task::Qlora,
+            |setup| {
+                setup.task = Task::Qlora;
+                setup.precision = Precision::Bf16BaseAmp;
+            },
         ));
     }
     if setup.data_parallel() > 1 && setup.zero < 3 {
         list.push(change(
+            Kind::Gpus,
             format!("ZeRO 3 over the {} GPUs", setup.gpus),
             "--zero 3",
             "more communication",
@@ -217,6 +288,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     for gpus in [2, 4, 8, 16, 32, 64] {
         if gpus > setup.gpus {
             list.push(change(
+                Kind::Gpus,
                 format!("ZeRO 3 (FSDP) over {gpus} GPUs"),
                 format!("--zero 3 --gpus {gpus}"),
                 "more GPUs and communication",
@@ -234,6 +306,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     let mut list = Vec::new();
     if setup.attention == Attention::Eager || setup.padded {
         list.push(change(
+            Kind::Attention,
             "flash attention without padding mask",
             "--attention flash",
             "costs nothing",
@@ -245,6 +318,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     }
     if setup.dtype == Some(Dtype::Float32) || model.dtype == Some(Dtype::Float32) {
         list.push(change(
+            Kind::Weights,
             "weights in bf16",
             "--dtype bf16",
             "rarely seen in the results",
@@ -254,6 +328,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     let many = setup.batch.max(setup.concurrency);
     if many > 1 {
         list.push(change(
+            Kind::Batch,
             format!("{} sequences at a time", many / 2),
             format!("--batch {0} --concurrency {0}", many / 2),
             "half the throughput",
@@ -265,6 +340,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     }
     if setup.kv_dtype.is_none() {
         list.push(change(
+            Kind::Cache,
             "KV cache in fp8",
             "--kv-dtype fp8",
             "slightly less accurate over long contexts",
@@ -274,6 +350,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     for seq in [setup.seq / 2, setup.seq / 4] {
         if seq >= 512 {
             list.push(change(
+                Kind::Length,
                 format!("contexts of {seq} tokens"),
                 format!("--seq {seq}"),
                 "longer texts are cut",
@@ -283,6 +360,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     }
     if setup.held == Held::Stored && model.quantization.is_none() {
         list.push(change(
+            Kind::Weights,
             "weights in 8 bits",
             "--quantization fp8",
             "rarely seen in the results",
@@ -297,6 +375,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
             },
         ));
         list.push(change(
+            Kind::Weights,
             "weights in 4 bits",
             "--quantization awq-int4",
             "slightly less accurate",
@@ -314,6 +393,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     for gpus in [2, 4, 8, 16] {
         if gpus > setup.tensor_parallel {
             list.push(change(
+                Kind::Gpus,
                 format!("tensor parallel over {gpus} GPUs"),
                 format!("--tensor-parallel {gpus}"),
                 "more GPUs",

@@ -73,8 +73,8 @@ fn shared_by(model: &Model, setup: &Setup) -> f64 {
 }
 
 /// The phases of inference.
-pub fn phases(model: &Model, setup: &Setup) -> Vec<Phase> {
-    let (bytes, formula) = states::weights(model, setup);
+pub fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> {
+    let (bytes, formula) = held;
     let split = setup.tensor_parallel as f64 * setup.pipeline_parallel as f64;
     let share = if split > 1.0 {
         format!(" / {split} GPUs")
@@ -89,8 +89,9 @@ pub fn phases(model: &Model, setup: &Setup) -> Vec<Phase> {
         "KV cache",
         one * many,
         format!(
-            "{} sequences x {} tokens, {} B each in {}",
+            "{} {} x {} tokens, {} B each in {}",
             digits(many),
+            if many == 1.0 { "sequence" } else { "sequences" },
             digits(setup.seq as f64),
             digits(one),
             cache_dtype(model, setup).name()
@@ -145,11 +146,7 @@ fn prompt(model: &Model, setup: &Setup) -> (f64, String) {
         _ => 2.0,
     };
     let h = model.dimensions.hidden as f64;
-    let vocab = if model.embedding() > 0 {
-        model.dimensions.vocab as f64
-    } else {
-        0.0
-    };
+    let vocab = shape::logits(model);
     let rows = sequences(setup) as f64;
     let tokens = match setup.engine {
         Engine::Transformers => rows * setup.seq as f64,

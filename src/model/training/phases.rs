@@ -36,8 +36,8 @@ pub struct Step<'a> {
 }
 
 /// The phases of a training step.
-pub fn of(model: &Model, setup: &Setup) -> Vec<Phase> {
-    let step = Step::new(model, setup);
+pub fn of(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> {
+    let step = Step::new(model, setup, held);
     if setup.gpus > 1 {
         return sharded::phases(&step);
     }
@@ -54,7 +54,7 @@ pub fn of(model: &Model, setup: &Setup) -> Vec<Phase> {
 
 impl<'a> Step<'a> {
     /// Collects what the phases need.
-    pub fn new(model: &'a Model, setup: &'a Setup) -> Self {
+    pub fn new(model: &'a Model, setup: &'a Setup, held: &(f64, String)) -> Self {
         let shapes = shape::of(model);
         let adapter = setup.is_lora().then(|| states::adapter(model, setup).0);
         let kept: Vec<Kept> = shapes
@@ -65,17 +65,13 @@ impl<'a> Step<'a> {
             model,
             setup,
             widths: activations::widths(setup),
-            states: states::of(model, setup),
+            states: states::of(model, setup, held),
             spread: shape::spread(model, &shapes),
             shapes,
             kept,
             tokens: setup.batch as f64 * setup.seq as f64,
             hidden: model.dimensions.hidden as f64,
-            vocab: if model.embedding() > 0 {
-                model.dimensions.vocab as f64
-            } else {
-                0.0
-            },
+            vocab: shape::logits(model),
         }
     }
 

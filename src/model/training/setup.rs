@@ -171,7 +171,11 @@ impl Setup {
             kv_dtype: None,
             all_logits: false,
             engine: Engine::Transformers,
-            precision: Precision::Bf16,
+            // Trainers run adapters under autocast; all parameters are trained in pure bf16 here.
+            precision: match task {
+                Task::Lora | Task::Qlora => Precision::Bf16BaseAmp,
+                Task::Inference | Task::Full => Precision::Bf16,
+            },
             optimizer: Optimizer::AdamW,
             attention: Attention::Sdpa,
             checkpointing: Checkpointing::None,

@@ -83,6 +83,19 @@ pub fn capped(model: &Model) -> bool {
     matches!(model.model_type.as_str(), "gemma2" | "gemma3n")
 }
 
+/// Entries of a row of logits: none for models without a head over the vocabulary.
+pub fn logits(model: &Model) -> f64 {
+    let class = model.architecture.as_str();
+    let headless = ["Classification", "QuestionAnswering", "Reward", "Embedding"]
+        .iter()
+        .any(|part| class.contains(part))
+        || (class.ends_with("Model") && !class.contains("Head"));
+    if model.head() == 0 && (headless || model.embedding() == 0) {
+        return 0.0;
+    }
+    model.dimensions.vocab as f64
+}
+
 /// Whether attention scores are capped.
 pub fn capped_scores(model: &Model) -> bool {
     model.model_type == "gemma2"
@@ -136,7 +149,7 @@ fn shape(model: &Model, index: usize, group: &Group) -> Shape {
             .filter(move |tensor| roles.contains(&tensor.role) && tensor.shape.len() == 2)
     };
     let query = linear(&[Role::Attention])
-        .last()
+        .next_back()
         .and_then(|tensor| tensor.shape.get(1))
         .map_or(0.0, |width| *width as f64);
     let heads = dims.heads.max(1) as f64;

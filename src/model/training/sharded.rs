@@ -5,7 +5,7 @@
 //! layers and the embedding and head are gathered, gradients are reduced in 32 bits.
 
 use super::phases::Step;
-use super::setup::{Optimizer, Precision};
+use super::setup::{Optimizer, Precision, Task};
 use super::{Phase, Piece, digits};
 
 /// States of one GPU.
@@ -34,8 +34,10 @@ pub fn phases(step: &Step<'_>) -> Vec<Phase> {
         gathered,
         (0.95, 1.1),
         format!(
-            "2 B x ({} embedding and head + {} of one layer)",
+            "{} B x {} embedding and head + {} B x {} of one layer",
+            widths(step).0,
             digits(root(step)),
+            widths(step).1,
             digits(layer(step))
         ),
     );
@@ -91,18 +93,22 @@ pub fn phases(step: &Step<'_>) -> Vec<Phase> {
         let reduced = if step.widths.full {
             2.0 * step.head() + 8.0 * layer(step)
         } else {
-            2.0 * layer(step)
+            widths(step).1 * layer(step)
         };
         layers.push(gathered);
         layers.push(Piece::modelled(
             "gradients being reduced",
             reduced,
             (0.8, 1.1),
-            format!(
-                "2 B x {} head + 8 B x {} of a layer (second gathered layer, 16-bit gradients, 32-bit input of the reduction)",
-                digits(step.head()),
-                digits(layer(step))
-            ),
+            if step.widths.full {
+                format!(
+                    "2 B x {} head + 8 B x {} of a layer (second gathered layer, 16-bit gradients, 32-bit input of the reduction)",
+                    digits(step.head()),
+                    digits(layer(step))
+                )
+            } else {
+                format!("second gathered layer of {} parameters", digits(layer(step)))
+            },
         ));
         if step.recomputes() {
             layers.push(temporaries(temporary));
@@ -211,8 +217,24 @@ pub fn layer(step: &Step<'_>) -> f64 {
         .fold(0.0, f64::max)
 }
 
+/// Bytes a parameter of gathered weights: outside layers, and in layers.
+fn widths(step: &Step<'_>) -> (f64, f64) {
+    let setup = step.setup;
+    let plain = if setup.precision == Precision::Fp32 {
+        4.0
+    } else {
+        2.0
+    };
+    match setup.task {
+        // Layers are gathered in 4 bits.
+        Task::Qlora => (if setup.kbit_prepare { 4.0 } else { 2.0 }, 0.52),
+        _ => (plain, plain),
+    }
+}
+
 fn gathered(step: &Step<'_>) -> f64 {
-    2.0 * (root(step) + layer(step))
+    let (outside, inside) = widths(step);
+    outside * root(step) + inside * layer(step)
 }
 
 /// States of one GPU, after all kinds of sharding.

@@ -244,9 +244,10 @@ fn buffers(model: &Model) -> f64 {
     block(side * side) * model.dimensions.layers as f64
 }
 
-/// All states of a training task.
-pub fn of(model: &Model, setup: &Setup) -> States {
-    let (mut weights, weights_formula) = weights(model, setup);
+/// All states of a task, with the base's weights as [`weights`] gives them: these do not depend on
+/// batch and length, and are computed once for a search.
+pub fn of(model: &Model, setup: &Setup, held: &(f64, String)) -> States {
+    let (mut weights, weights_formula) = held.clone();
     let mut states = States {
         base: model.total() as f64,
         weights_formula,
