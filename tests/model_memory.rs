@@ -1,10 +1,13 @@
 //! Memory plans against measured peaks, and properties that any plan must have.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 
 use clap::Parser;
 use trainwreck::cli::fit_flags::Flags;
-use trainwreck::model::plan::{self, Plan, Verdict};
+use trainwreck::model::fit::{self, Verdict};
+use trainwreck::model::plan::{self, Plan};
 use trainwreck::model::training::{Checkpointing, Setup, Task};
 use trainwreck::model::{self, Model, remedies};
 
@@ -171,7 +174,7 @@ fn more_memory_never_fits_less() {
     for flags in ["", "--task full", "--task qlora --checkpointing full"] {
         let mut last = (0, 0);
         for gib in [8u64, 16, 24, 48, 80, 141] {
-            let fit = plan::fit(&model, &setup(flags), gib << 30).unwrap();
+            let fit = fit::of(&model, &setup(flags), gib << 30).unwrap();
             assert!(fit.max_batch >= last.0 && fit.max_context >= last.1);
             assert_eq!(fit.verdict == Verdict::TooLarge, fit.headroom < 0);
             last = (fit.max_batch, fit.max_context);
@@ -185,7 +188,7 @@ fn the_largest_batch_fits_and_one_more_does_not() {
     let model = llama();
     let mut one = setup("--task lora --checkpointing full --seq 4096");
     let memory = 48u64 << 30;
-    let fit = plan::fit(&model, &one, memory).unwrap();
+    let fit = fit::of(&model, &one, memory).unwrap();
     one.batch = fit.max_batch;
     assert!(plan::of(&model, &one).unwrap().total <= memory);
     one.batch += 1;

@@ -17,7 +17,7 @@ pub struct FitArgs {
     pub configs: Vec<PathBuf>,
     /// How the model is run.
     #[command(flatten)]
-    pub flags: Flags,
+    pub flags: Box<Flags>,
     /// List the changes that would make it fit.
     #[arg(long)]
     pub what_if: bool,

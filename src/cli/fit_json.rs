@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fit_flags::Card;
-use crate::model::plan::{self, Plan, Verdict};
+use super::cards::Card;
+use crate::model::fit::{self, Verdict};
+use crate::model::plan::{self, Plan};
 use crate::model::training::{Certainty, Setup};
 use crate::model::{Model, kv_cache, remedies};
 
@@ -127,7 +128,7 @@ fn certainty(certainty: Certainty) -> &'static str {
 }
 
 fn gpu(model: &Model, setup: &Setup, card: &Card) -> Value {
-    match plan::fit(model, setup, card.memory) {
+    match fit::of(model, setup, card.memory) {
         Ok(fit) => json!({
             "id": card.id,
             "memory_bytes": card.memory,

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::fit_flags::Card;
+use super::cards::Card;
 use super::fit_json::verdict;
 use crate::model::plan::{self, Plan};
 use crate::model::training::{Checkpointing, Engine, Setup, Task};
-use crate::model::{Model, kv_cache, remedies};
+use crate::model::{Model, fit, kv_cache, remedies};
 
 /// Width of a full bar.
 const BAR: usize = 24;
@@ -176,7 +176,7 @@ fn fits(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {
         "GPU", "USABLE", "", "HEAD-ROOM", "MAX BATCH", "MAX CONTEXT"
     );
     for card in gpus {
-        let Ok(fit) = plan::fit(model, setup, card.memory) else {
+        let Ok(fit) = fit::of(model, setup, card.memory) else {
             continue;
         };
         let headroom = if fit.headroom < 0 {

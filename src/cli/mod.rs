@@ -1,5 +1,6 @@
 //! The terminal's face.
 
+pub mod cards;
 pub mod fit;
 pub mod fit_flags;
 mod fit_json;

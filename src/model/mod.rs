@@ -10,6 +10,7 @@ pub mod architectures;
 pub mod beside;
 pub mod config;
 pub mod documents;
+pub mod fit;
 pub mod gguf;
 pub mod inventory;
 pub mod json;

@@ -4,9 +4,9 @@
 //! said of the cost is a rule of thumb, not a measurement.
 
 use super::Model;
-use super::plan;
 use super::training::setup::Held;
 use super::training::{Attention, Checkpointing, Optimizer, Precision, Setup, Task};
+use super::{fit, plan};
 use crate::model::quantization::{Dtype, Scheme};
 
 /// A change of the settings.
@@ -53,7 +53,7 @@ const LINES: usize = 14;
 
 /// The changes for a card of so many bytes; none when the plan fits.
 pub fn of(model: &Model, setup: &Setup, memory: u64) -> Vec<Remedy> {
-    let fits = |total: u64| total <= plan::usable(setup, memory);
+    let fits = |total: u64| total <= fit::usable(setup, memory);
     let now = match plan::of(model, setup) {
         Ok(now) if !fits(now.total) => now.total,
         _ => return Vec::new(),

@@ -14,6 +14,7 @@ pub mod setup;
 pub mod shape;
 pub mod sharded;
 pub mod states;
+pub mod step;
 
 pub use setup::{
     Attention, Checkpointing, Engine, LoraDtype, Optimizer, Precision, Setup, SetupError, Task,

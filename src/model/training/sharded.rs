@@ -4,8 +4,8 @@
 //! the optimiser are 32-bit (DeepSpeed's and FSDP's mixed precision). Stage 3 follows FSDP: two
 //! layers and the embedding and head are gathered, gradients are reduced in 32 bits.
 
-use super::phases::Step;
 use super::setup::{Optimizer, Precision, Task};
+use super::step::Step;
 use super::{Phase, Piece, digits};
 
 /// States of one GPU.
