@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use clap::Parser;
+use proptest::prelude::*;
 use trainwreck::cli::fit_flags::Flags;
 use trainwreck::model::fit::{self, Verdict};
 use trainwreck::model::plan::{self, Plan};
@@ -251,4 +252,48 @@ fn checkpointing_and_adapters_save_what_they_should() {
     .unwrap();
     assert!(lora.allocated < full.allocated);
     assert_eq!(lora.trainable, 41_943_040);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Odd sizes and settings give a consistent plan or a message, never a panic.
+    #[test]
+    fn odd_sizes_and_settings_are_planned_or_refused(
+        sizes in prop::array::uniform6(0u64..5000),
+        batch in 0u64..2_000_000,
+        seq in 0u64..200_000_000,
+        rank in 0u64..70_000,
+        gpus in 0u64..40,
+        zero in 0u64..5,
+        split in 0u64..9,
+        stages in 0u64..5,
+        family in 0usize..6,
+        kind in 0usize..48,
+    ) {
+        let family = ["llama", "gpt2", "mixtral", "gemma2", "mamba", "t5"][family];
+        let [h, layers, heads, kv, inner, vocab] = sizes;
+        let text = format!(
+            r#"{{"model_type": "{family}", "hidden_size": {h}, "num_hidden_layers": {}, "num_attention_heads": {}, "num_key_value_heads": {}, "intermediate_size": {inner}, "vocab_size": {vocab}}}"#,
+            layers % 90, heads % 70, kv % 70
+        );
+        if let Ok(model) = model::read(&text) {
+            let mut setup = Setup::new([Task::Inference, Task::Full, Task::Lora, Task::Qlora][kind % 4]);
+            setup.batch = batch;
+            setup.seq = seq;
+            setup.lora_r = rank;
+            setup.gpus = gpus;
+            setup.zero = zero;
+            setup.tensor_parallel = split;
+            setup.pipeline_parallel = stages;
+            setup.padded = kind % 3 == 0;
+            setup.checkpointing = [Checkpointing::None, Checkpointing::Full, Checkpointing::Selective][kind % 3];
+            if let Ok(plan) = plan::of(&model, &setup) {
+                prop_assert!(plan.allocated <= plan.total);
+                prop_assert!(plan.allocated_low <= plan.allocated_high);
+                prop_assert!(plan.total_low <= plan.total_high);
+                let _ = remedies::of(&model, &setup, 1 << 34);
+            }
+        }
+    }
 }

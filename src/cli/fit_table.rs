@@ -154,6 +154,11 @@ fn terms(out: &mut String, setup: &Setup, plan: &Plan) {
         size(plan.allocated_low),
         size(plan.allocated_high)
     );
+    let phases: Vec<String> = plan
+        .phases
+        .iter()
+        .map(|(name, bytes)| format!("{name} {}", size(*bytes)))
+        .collect();
     let _ = writeln!(
         out,
         "  {:<27} {:>11}  {} to {}",
@@ -162,6 +167,7 @@ fn terms(out: &mut String, setup: &Setup, plan: &Plan) {
         size(plan.total_low),
         size(plan.total_high)
     );
+    let _ = writeln!(out, "  phases: {}", phases.join(" | "));
 }
 
 fn fits(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {

@@ -138,6 +138,11 @@ fn check(model: &Model, setup: &Setup, states: &states::States) -> Result<(), Se
             "--task full: quantised weights cannot be trained; take the config of the base model, or --task qlora".to_owned(),
         ));
     }
+    if setup.task != Task::Inference && super::training::shape::of(model).is_empty() {
+        return Err(SetupError(
+            "training of this kind of network is not modelled: its layers are no language model. Parameters and weights are known; the memory of a step is not".to_owned(),
+        ));
+    }
     if setup.is_lora() && states.trainable <= 0.0 {
         return Err(SetupError(format!(
             "--lora-targets {}: the model has no such linear layer; `all-linear` covers every one",
