@@ -130,7 +130,12 @@ pub fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> 
                 cache,
                 Piece::modelled(
                     "activations",
-                    0.5 * one * many / layers,
+                    // Pages are filled in place.
+                    if setup.engine == Engine::Vllm {
+                        0.0
+                    } else {
+                        0.5 * one * many / layers
+                    },
                     (0.2, 1.3),
                     "keys or values of one layer, while a token is appended".to_owned(),
                 ),

@@ -15,6 +15,7 @@ struct Share {
     optimizer: f64,
     step: f64,
     formula: String,
+    optimizer_formula: String,
 }
 
 /// The phases of a step on one of several GPUs.
@@ -25,6 +26,9 @@ pub fn phases(step: &Step<'_>) -> Vec<Phase> {
     let mut rest = step.resident(share.weights, share.optimizer);
     if let Some(weights) = rest.first_mut() {
         weights.formula = share.formula.clone();
+    }
+    if let Some(optimizer) = rest.get_mut(1) {
+        optimizer.formula = share.optimizer_formula.clone();
     }
     let full_shard = setup.zero == 3 && setup.data_parallel() > 1;
     let held = activations(step, step.held_per_token()) / stages;
@@ -253,6 +257,7 @@ fn share(step: &Step<'_>) -> Share {
         optimizer: states.optimizer / model,
         step: states.step / model,
         formula,
+        optimizer_formula: format!("{}{over}", states.optimizer_formula),
     };
     if setup.zero == 0 || dp <= 1.0 {
         return plain(format!("{}{over}", states.weights_formula));
@@ -262,6 +267,8 @@ fn share(step: &Step<'_>) -> Share {
     if !masters {
         let mut share = plain(states.weights_formula.clone());
         share.optimizer /= dp;
+        share.optimizer_formula =
+            format!("({}) / {} GPUs{over}", states.optimizer_formula, digits(dp));
         share.step /= dp;
         if setup.zero >= 2 {
             share.gradients /= dp;
@@ -313,6 +320,17 @@ fn share(step: &Step<'_>) -> Share {
         optimizer,
         step: step_bytes / dp,
         formula,
+        optimizer_formula: format!(
+            "{} x ({}{} B of 32-bit states) / {} GPUs{over}",
+            digits(states.trainable),
+            if setup.zero == 3 {
+                ""
+            } else {
+                "4 B master weights + "
+            },
+            (state / states.trainable.max(1.0) * 100.0).round() / 100.0,
+            digits(dp)
+        ),
     }
 }
 
