@@ -321,7 +321,7 @@ fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {
         if model.dimensions.experts > 0
             && setup.lora_targets.iter().any(|name| name == "all-linear")
         {
-            out.push("all-linear leaves out routers and experts, which are no linear layers in transformers 5".to_owned());
+            out.push("all-linear leaves out routers and experts, which are no linear layers in transformers 5; where they take adapters, name them in --lora-targets".to_owned());
         }
     }
     if setup.task == Task::Inference && setup.dtype.is_none() && model.dtype.is_none() {
