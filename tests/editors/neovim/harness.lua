@@ -7,9 +7,10 @@
 
 local logs = vim.env.LOGS
 
--- What of the message is underlined: from the name of the exception to its last number, not the
--- prefix before it and not PyTorch's advice behind it.
-local MESSAGE = '^torch%.OutOfMemoryError: CUDA out of memory%. Tried to allocate .* PyTorch but unallocated%.?$'
+-- What of the message is underlined: the exception and what was asked for; not the prefix before
+-- it, not the other numbers and the advice behind it.
+local MESSAGE = '^torch%.OutOfMemoryError: CUDA out of memory%. Tried to allocate %d%.%d%d GiB$'
+
 local failed = 0
 
 local function check(name, ok, detail)
