@@ -44,7 +44,7 @@ fn a_session_from_start_to_exit() {
     };
     let shown = hints(&mut client, (0, 5));
     assert_eq!(shown.as_array().unwrap().len(), 1);
-    assert_eq!(shown[0]["position"], json!({"line": 2, "character": OOM.len()}));
+    assert_eq!(shown[0]["position"], json!({"line": 2, "character": OOM.find("2.00 GiB").unwrap() + 8}), "behind what is underlined");
     assert_eq!(hints(&mut client, (3, 5)), json!([]), "only inside the range that was asked for");
 
     let outline = client.request("textDocument/documentSymbol", json!({"textDocument": {"uri": RUN}}));

@@ -22,6 +22,22 @@ pub struct Progress {
 /// At most this much of a line is read.
 const MOST_BYTES: usize = 4096;
 
+/// Bars of other work than steps: another process may load on while this one is dead.
+const OTHER_WORK: [&str; 12] = [
+    "Loading",
+    "loading",
+    "ownload",
+    "Fetching",
+    "Capturing",
+    "capture",
+    "Processed prompts",
+    "okeniz",
+    "Resolving",
+    "Converting",
+    "Map",
+    "shards",
+];
+
 struct Dialects {
     step: Vec<Regex>,
     loss: Regex,
@@ -30,8 +46,14 @@ struct Dialects {
 static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
     let step = [
         r"(?i)\b(?:global_?step|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)",
-        r"(?i)\b(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)",
+        // A whole number, thousands may be grouped; `ms/batch 11.11` and `2s/step` are speeds.
+        r"(?i)(?:^|[^\w/])(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+(?:,\d{3})*)(?:[^\d.]|\.\D|\.?$)",
         r"\[\d+\]\[(\d+)/\d+\]",
+        // YOLO's table: epoch and memory come first, the bar behind them counts the batches of every epoch anew
+        r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s",
+        r"第\s*(\d+)\s*[步轮次]",
+        r"\[\s*(\d+)/\d+ \(\s*\d+(?:\.\d+)?%\)\]",
+        r"\|\s*(\d+)/\s*\d+ batches\b",
         r"(\d+)/\d+ \[[^\]]*(?:it/s|s/it|step)",
         r"\b(\d+)/\d+ \[[=>.━╸ ]",
         r"\b(\d+)/\d+ [━╸]",
@@ -40,7 +62,7 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
     Some(Dialects {
         step: step.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect(),
         loss: Regex::new(
-            r"(?i)(?:^|[^\w/])(?:\w*[_ ])?loss['\x22\]]?\s*[=: ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
+            r"(?i)(?:^|[^\w/]|\b(?:train|actor|critic|policy)/)(?:\w*[_ ])?(?:loss(?:/[\w./]+)?|损失值?|損失)['\x22\]]?\s*[=:： ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
         )
         .ok()?,
     })
@@ -48,17 +70,27 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
 
 /// Reads the progress of a clean message; `None` when it reports none.
 pub fn read(text: &str) -> Option<Progress> {
-    let dialects = DIALECTS.as_ref()?;
     let text = &text[..floor_border(text, MOST_BYTES)];
+    if !may_report(text) {
+        return None;
+    }
+    let dialects = DIALECTS.as_ref()?;
     let number = |regex: &Regex| regex.captures(text).and_then(|c| c.get(1)).map(|m| m.as_str().to_ascii_lowercase());
     let loss = number(&dialects.loss).and_then(|text| match text.trim_start_matches(['-', '+']) {
         "nan" => Some(f64::NAN),
         "inf" => Some(f64::INFINITY),
         _ => text.trim_end_matches('.').parse().ok(),
     });
-    let step = dialects.step.iter().find_map(|regex| number(regex)?.parse().ok());
-    let bar = text.contains("it/s") || text.contains("s/it");
+    let step = dialects.step.iter().find_map(|regex| number(regex)?.replace(',', "").parse().ok());
+    // DeepSpeed's own step line carries no loss: `[Rank 0] step=120, skipped=6`.
+    let other = || OTHER_WORK.iter().any(|word| text.contains(word));
+    let bar = (text.contains("it/s") || text.contains("s/it") || text.contains("skipped=")) && !other();
     (loss.is_some() || (bar && step.is_some())).then_some(Progress { step, loss })
+}
+
+/// Does a text have the words without which no dialect reports anything? Most lines have not, and need no closer look.
+fn may_report(text: &str) -> bool {
+    ["oss", "OSS", "it/s", "s/it", "skipped=", "损失"].iter().any(|word| text.contains(word))
 }
 
 /// The progress of line `i`: the last segment that has any.
@@ -66,6 +98,10 @@ pub fn of_line(lines: &dyn Lines, i: usize) -> Option<Progress> {
     let raw = lines.line(i);
     let start = raw.len().saturating_sub(MOST_BYTES);
     let start = (start..raw.len()).find(|&at| raw.is_char_boundary(at)).unwrap_or(0);
+    // Colour codes may stand inside a word, so that only the clean text shows it.
+    if !may_report(&raw[start..]) && !raw.contains('\x1b') && !raw.contains("^[") {
+        return None;
+    }
     clean::segments(&raw[start..], start).into_iter().rev().find_map(|segment| read(&record::read(segment).body.text))
 }
 
@@ -84,11 +120,25 @@ mod tests {
             ("100/100 [==============================] - 151s 2s/step - loss: 1.9857", Some(100), Some(1.9857)),
             ("  1%|▏         | 22/1752 [01:02<1:21:36,  2.83s/it]", Some(22), None),
             ("step: 12  loss:  4.1234  grad_norm:  1.0", Some(12), Some(4.1234)),
+            ("[logging.py:96:log_dist] [Rank 0] step=120, skipped=6, lr=[0.0001], mom=[(0.9, 0.999)]", Some(120), None),
+            ("step:12 - actor/entropy:0.31 - actor/pg_loss:0.0105 - actor/grad_norm:0.21", Some(12), Some(0.0105)),
+            ("\t Train loss/train/total: 11.8600", None, Some(11.86)),
+            ("      6/100      6.61G      1.194      1.294   640: 100%|██████████| 120/120 [00:20<00:00,  5.91it/s]", Some(6), None),
+            ("第 6 步：损失值 2.0400，学习率 1e-05", Some(6), Some(2.04)),
+            ("Train Epoch: 1 [1600/5000 (32%)] \tLoss: 0.0041 \tLocal Rank: 0", Some(1600), Some(0.0041)),
+            ("| epoch   1 |   400/ 2983 batches | lr 30.00 | ms/batch 11.11 | loss  7.63 | ppl  2057.21", Some(400), Some(7.63)),
+            ("<epoch:  5, iter:  10,200, lr:1.992e-04> loss: 1.8082e-02", Some(10200), Some(0.018082)),
         ];
         for (line, step, loss) in cases {
             assert_eq!(read(line), Some(Progress { step, loss }), "{line}");
         }
         assert!(read("step 1200 loss = nan").unwrap().loss.unwrap().is_nan());
+        for line in [
+            "Loading safetensors checkpoint shards:  25% Completed | 1/4 [00:01<00:03,  1.31s/it]",
+            "Fetching 9 files:  11%|█ | 1/9 [00:01<00:03,  1.31s/it]",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
         for line in ["RuntimeError: CUDA out of memory", "Loading checkpoint shards", "loss scale: 1.0", "[rank0]: Traceback"] {
             assert_eq!(read(line).filter(|p| p.loss.is_some()), None, "{line}");
         }

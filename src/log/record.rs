@@ -53,7 +53,7 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
     const LEVEL: &str = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SUCCESS)";
     let forms = [
         // [rank3]:  [default3]:  [1,3]<stderr>:  and a space or a further header behind
-        r"\[(?:rank|default|[a-z_]+_?rank)(?P<rank>\d+)\]:\s?".to_owned(),
+        r"\[(?:rank|default|trainer|worker|role|[a-z_]+_?rank)(?P<rank>\d+)(?:\|\d+)?\]:\s?".to_owned(),
         r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr|stddiag)>:\s?".to_owned(),
         r"\[rank: (?P<rank>\d+)\]\s+".to_owned(),
         // c10: [E1129 10:11:12.123456789 file.cpp:616]   [E file.cpp:475]
@@ -85,6 +85,8 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         // srun --label, and line counters that viewers put in front
         r"(?P<rank>\d{1,5}):\s".to_owned(),
         r"\[\d{1,7}\]\s".to_owned(),
+        // Determined: the container, the rank, two bars
+        r"[0-9a-f]{8} (?:\[rank=(?P<rank>\d+)\] )?\|\|\s".to_owned(),
         // [INFO]  [INFO|trainer.py:123]  [WARNING][file]
         format!(r"\[{LEVEL}(?:\|[^\]]{{1,80}})?\]:?\s*(?:>> )?"),
         // vLLM: ERROR 09-10 12:22:13 [core.py:1346]
@@ -214,6 +216,7 @@ static SOURCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"|(?:self|cls|torch|logger|log|logging|warnings|os|sys|np|jax|tf|model|trainer|engine)\.[\w.\[\]]*\("#,
         r#"|(?:print|printf|fprintf|TORCH_CHECK|TORCH_WARN|LOG|WARN|INFO|NCCLCHECK|C10_CUDA_CHECK|RuntimeError|ValueError|fmt::format|echo|grep)\s*\("#,
         r#"|[\w.\[\]]+(?:\s*,\s*[\w.]+)*\s*[-+*/|&]?=\s*[\w.]+\("#,
+        r#"|(?:const|let|var|auto)\s+\w+\s*=|\+\s+["']"#,
         r#"|#[^~\d]|//|/\*|\*\s|\+\+\+|---\s|@@|diff --git|\$\s|grep\b|echo\b|def\b"#,
         r#")"#
     );
@@ -225,6 +228,12 @@ fn is_frame(text: &str) -> bool {
     text.contains("File \"") && text.contains("\", line ")
 }
 
+/// Is source printed under this frame? The dump of a crash handler (`line 12 in f`, without a comma) has none.
+fn shows_source(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once("\", line ") else { return false };
+    is_frame(text) && !rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(" in ")
+}
+
 /// Does this line echo source code, so that what it says is not an event? `before` are the lines above, nearest first.
 ///
 /// A traceback prints the failing source line under its frame, Python 3.11 and later several of them and a caret line.
@@ -233,18 +242,54 @@ pub fn is_echo(record: &Record, before: &[Record]) -> bool {
     if is_frame(text) && text.trim_start_matches([' ', '│', '|']).starts_with("File \"") && !text.contains("rror: ") {
         return true;
     }
-    if before.first().is_some_and(|above| is_frame(&above.body.text)) && looks_like_code(text) {
+    // Source stands deeper than its frame; a line of another process in between does not. A paste may have lost the indent.
+    let under = |above: &Record| shows_source(&above.body.text) && (record.indent > above.indent || above.indent == 0);
+    if before.first().is_some_and(under) && looks_like_code(text) {
         return true;
     }
     // The echo of one statement can take several lines, always deeper than its frame.
-    let frame = before.iter().take(8).position(|above| is_frame(&above.body.text));
+    let frame = before.iter().take(8).position(|above| shows_source(&above.body.text));
     if let Some(at) = frame {
         let depth = before[at].indent;
         if record.indent > depth && before[..at].iter().all(|line| line.indent > depth) && !looks_like_message(text) {
             return true;
         }
     }
-    SOURCE.as_ref().is_some_and(|source| source.is_match(text)) && !looks_like_message(text)
+    let quoted = SOURCE.as_ref().is_some_and(|source| source.is_match(text)) || is_quotation(record);
+    quoted && !looks_like_message(text)
+}
+
+/// Texts that quote a message and report no event: requests with their prompts, records of data sets, strings of source
+/// code, statements and addresses, metrics, change lists, tables and questions of documentation.
+static QUOTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let forms = [
+        // requests that a server logs with the user's prompt, and records of conversations
+        r#"\bReceived? (?:request|obj)\b|\bprompt['"]?\s*[:=]\s*['"]|\bGenerateReqInput\("#,
+        r#"^\{.*"(?:instruction|prompt|question|completion|chosen|rejected)"\s*:\s*["\[{]|"role"\s*:\s*"(?:user|system|assistant|tool)""#,
+        // strings of source code: in an argument list, continued, prefixed, compared, assigned, returned, added by a diff
+        r#"^(?:[-+]\s+)?[rfbuRFBUL]{0,2}"(?:[^"\\]|\\.)*"\s*(?:\\|[,;)][\s,;)\]}\\]*)\s*(?:#.*)?$"#,
+        r#"^(?:[-+]\s+)?[rfbuRFBUL]{1,2}"(?:[^"\\]|\\.)*"\s*(?:#.*)?$"#,
+        r#"^(?:or|and|not|in)\s+[rfbuRFBU]{0,2}["']"#,
+        r#"^[\w.\[\]]+ \+?= \(?[rfbuRFBUL]{0,2}["'].*["'][\s,;)]*$"#,
+        r#"^(?:case\b[^"]{1,80}|default\s*):\s*return\b"#,
+        r#"^\+{1,3} (?:echo|printf|grep|awk|sed)\b|^\+ {4,}\S"#,
+        r#"^(?:- )?(?:pattern|regexp?|expr|match|description|help)\s*:\s*["']"#,
+        // statements, addresses, metrics
+        r#"\b(?:INSERT INTO|SELECT .{1,200} FROM|UPDATE \w+ SET|DELETE FROM)\b"#,
+        r#""(?:GET|POST|PUT|HEAD|DELETE|PATCH) [^"]* HTTP/\d"#,
+        r#"^[A-Za-z_:][\w:]*\{[^}]*\}\s+(?:NaN|[-+]?(?:[\d.]+(?:e[-+]?\d+)?|Inf))(?:\s+\d+)?$"#,
+        // change lists, tables, questions
+        r#"^(?:[-*]\s+|[0-9a-f]{7,12}\s+)?(?:\[[\w/ -]{1,24}\]\s*)?(?i:(?:bug|hot)?fix(?:e[ds])?|handle[ds]?|avoid(?:s|ed)?|prevent(?:s|ed)?)[ :(]"#,
+        r#"^\|\s*`"#,
+        r#"^(?i:if (?:you (?:see|get|encounter|hit|receive|face|run into)|dmesg|the log|your log))\b"#,
+        r#"(?i)^.{0,200}\b(?:what does|how (?:do|can|could|should|to)(?: I| we| you| one)? (?:fix|avoid|solve|debug|handle|prevent|resolve|interpret))\s.{0,20}["'`]"#,
+    ];
+    Regex::new(&ascii(&forms.map(|form| format!("(?:{form})")).join("|"), true)).ok()
+});
+
+/// Does this line quote a message rather than report it?
+pub fn is_quotation(record: &Record) -> bool {
+    QUOTATION.as_ref().is_some_and(|quotation| quotation.is_match(&record.body.text))
 }
 
 /// An exception line: a dotted class name, a colon, a text.
@@ -319,6 +364,34 @@ mod tests {
     }
 
     #[test]
+    fn quotations_are_no_events() {
+        for line in [
+            "INFO 05-22 02:20:59 [logger.py:39] Received request cmpl-0a1b-0: prompt: 'Killed', params: SamplingParams(n=1)",
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"loss: nan, why?\"}]}",
+            "        or \"Some NCCL operations have failed\" in log_text",
+            "        f\"CUDA call failed lazily at initialization with error: {str(e)}\\n\\n\"",
+            "    \"CUDA driver error: unknown error\",  \\",
+            "errorString = r\"CUDA error: invalid device ordinal\"",
+            "- Fix `loss: nan` when using label smoothing (#1234)",
+            "a1b2c3d Fixed CUDA out of memory on resume",
+            "kube_pod_container_status_terminated_reason{container=\"trainer\",reason=\"OOMKilled\"} 0",
+            "LOG:  statement: SELECT id FROM jobs WHERE exit_code = 137;",
+            "What does `exit code: 137` mean?",
+        ] {
+            assert!(is_quotation(&record(line)), "{line}");
+        }
+        for line in [
+            "How can I fix RuntimeError: CUDA out of memory. Tried to allocate 1.16 GiB",
+            "level=error msg=\"container exited\" reason=\"OOMKilled\"",
+            "\"reason\": \"OOMKilled\",",
+            "RuntimeError: CUDA error: device-side assert triggered",
+            "step 12 loss nan",
+        ] {
+            assert!(!is_quotation(&record(line)), "{line}");
+        }
+    }
+
+    #[test]
     fn echoed_source_is_no_event() {
         let echo = |lines: &[&str]| {
             let records: Vec<Record> = lines.iter().rev().map(|line| record(line)).collect();
@@ -330,7 +403,12 @@ mod tests {
         assert!(echo(&["logger.error(\"Killed\")"]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "    f()", "torch.OutOfMemoryError: CUDA out of memory."]));
         assert!(!echo(&["RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"]));
+        assert!(!echo(&["  File \"a.py\", line 3 in f", "Segmentation fault (core dumped)"]));
+        assert!(!echo(&["  File \"a.py\", line 3, in f", "Segmentation fault (core dumped)"]));
+        assert!(echo(&["File \"a.py\", line 3, in f", "work = group.broadcast([tensor], opts)"]));
         assert!(!echo(&["Killed"]));
+        assert!(!echo(&["  File \"train.py\", line 20 in <module>", "Segmentation fault (core dumped)"]));
+        assert!(!echo(&["  File \"a.py\", line 3, in f", "slurmstepd: error: Detected 1 oom_kill event in StepId=4.0."]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "torch.cuda.OutOfMemoryError: CUDA out of memory."]));
     }
 }

@@ -25,6 +25,8 @@ const LONG_LINE: usize = 64 << 10;
 const WINDOW: (usize, usize) = (2 << 10, 6 << 10);
 /// Windows of one line.
 const MOST_WINDOWS: usize = 64;
+/// A message whose match leaves at most this many bytes of its line may have been cut inside its next clause.
+const CUT_CLAUSE: usize = 48;
 /// A wrapped message spans at most this many lines ...
 const MOST_WRAPPED_LINES: usize = 14;
 /// ... and bytes.
@@ -124,6 +126,10 @@ impl Reader<'_> {
             }
             return;
         };
+        // A record of a data set: its strings are somebody's texts.
+        if record::is_quotation(&record) {
+            return;
+        }
         let inner: Vec<Record> = messages
             .into_iter()
             .map(|body| {
@@ -179,8 +185,9 @@ impl Reader<'_> {
         if !page.front.wraps {
             return;
         }
-        // A match that stops well inside its line is whole; one that reaches the line's end may go on below.
-        let ends_inside = |m: &Match| m.span.end_line == look.line && m.span.end + 4 < record.body.raw_stop(body.len());
+        // A match that stops well inside its line is whole; one near the line's end may go on below: the rest of the line
+        // can be the beginning of a clause that the break cut in two.
+        let ends_inside = |m: &Match| m.span.end_line == look.line && m.span.end + CUT_CLAUSE < record.body.raw_stop(body.len());
         if out.len() > before && out[before..].iter().all(ends_inside) {
             return;
         }

@@ -35,12 +35,14 @@ pub fn is_document(head: &str) -> bool {
     if matches!(first, "{" | "[") && lines.get(1).is_some_and(|line| line.trim_start().starts_with(['"', '{', '[', '}'])) {
         return true;
     }
-    if first.starts_with("diff --git") || first.starts_with("--- a/") || first.starts_with("#!/") && !first.contains("log") {
+    if first.starts_with("diff --git") || first.starts_with("--- a/") {
         return true;
     }
+    // Some programs write their error report in Markdown; it is the log of a failure all the same.
+    let report = first.starts_with("# ") && first.contains("Error Report");
     let headings = count(&|line| ["# ", "## ", "### "].iter().any(|mark| line.starts_with(mark)));
     let fences = count(&|line| line.starts_with("```"));
-    if headings > 0 && (fences >= 2 || headings >= 3 && share(headings, 0.03)) && first.starts_with(['#', '<', '[', '-', '`']) {
+    if !report && headings > 0 && (fences >= 2 || headings >= 3 && share(headings, 0.03)) && first.starts_with(['#', '<', '[', '-', '`']) {
         return true;
     }
     let code = count(&|line| {
@@ -91,6 +93,9 @@ mod tests {
         assert!(is_document("import torch\n\ndef f(x):\n    return x\n\nclass A:\n    pass\n"));
         assert!(is_document("# Troubleshooting\n\nText\n\n```\nCUDA out of memory\n```\n"));
         assert!(is_document("{\n  \"fp16\": {}\n}\n"));
+        assert!(!is_document(
+            "# ComfyUI Error Report\n## Error Details\n- **Node Type:** KSampler\n## Stack Trace\n```\n  File \"a.py\"\n```\n"
+        ));
         assert!(!is_document("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    return x\nValueError: x\n"));
         assert!(!is_document("{\"loss\": 1.0}\n{\"loss\": 2.0}\n"));
         assert!(!is_document("{'loss': 2.0}\n"));

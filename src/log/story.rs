@@ -5,6 +5,8 @@
 //! follow is context, not a cause. Lines of several ranks are interleaved and may be printed late, so a cause can stand
 //! below its consequences; the class of an event (`precedence`) outranks its place.
 
+use std::cell::OnceCell;
+
 use super::finding::{Finding, Number, Span};
 use super::progress::{self, Progress};
 use super::rules::Rules;
@@ -69,6 +71,10 @@ const AFTER_LINES: usize = 4000;
 const LAST_STEP_LINES: usize = 400;
 /// Step lines with rising steps that show that the run went on.
 const STEPS_ONWARD: usize = 3;
+/// Lines of a launcher's summary that are looked through.
+const SUMMARY_LINES: usize = 4000;
+/// Precedence of what only follows other events.
+const FOLLOW_UP: u8 = 11;
 /// Candidates whose aftermath is looked at.
 const MOST_CANDIDATES: usize = 64;
 
@@ -142,7 +148,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
         confidence: front.confidence,
         role: front.role,
         precedence: front.precedence,
-        message: message(&front.message, &numbers, &texts),
+        message: message(&front.title, &front.message, &numbers, &texts),
         span: m.span,
         rank: whole("rank").map(|x| x as u32).or(m.prefix.rank),
         step: whole("step").map(|x| x as u64),
@@ -164,8 +170,8 @@ fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
     })
 }
 
-/// The first template whose placeholders are all present, filled in.
-fn message(templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
+/// The first template whose placeholders are all present, filled in; the page's title when there is none.
+fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
     let value = |name: &str| -> Option<String> {
         if let Some(number) = numbers.iter().find(|n| n.name == name) {
             return Some(match number.unit {
@@ -182,7 +188,7 @@ fn message(templates: &[String], numbers: &[Number], texts: &[(String, String)])
         }
         Some(out)
     };
-    templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| templates.last().cloned().unwrap_or_default())
+    templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| title.to_owned())
 }
 
 /// Findings of one rule and cause are one event, unless the run went on in between.
@@ -202,12 +208,24 @@ fn group(findings: &[Finding], lines: &dyn Lines) -> Vec<Group> {
         out.extend(split);
     }
     for group in &mut out {
+        group.lead = lead_of_summary(group, findings, lines).unwrap_or(group.lead);
         group.ranks = group.members.iter().filter_map(|&i| findings[i].rank).collect();
         group.ranks.sort_unstable();
         group.ranks.dedup();
     }
     out.sort_by_key(|group| group.lead);
     out
+}
+
+/// torchrun lists the other failures first and the first failure last, under a heading of its own.
+fn lead_of_summary(group: &Group, findings: &[Finding], lines: &dyn Lines) -> Option<usize> {
+    let first = findings[group.lead].span.line;
+    let last = findings[*group.members.last()?].span.line.min(first + SUMMARY_LINES);
+    if first == last || !["exitcode  : ", "traceback : "].iter().any(|field| lines.line(first).contains(field)) {
+        return None;
+    }
+    let heading = (first..last).find(|&i| lines.line(i).contains("Root Cause (first observed failure)"))?;
+    group.members.iter().copied().find(|&i| findings[i].span.line > heading)
 }
 
 fn same_event(a: &Finding, b: &Finding) -> bool {
@@ -246,7 +264,9 @@ fn split_where_it_went_on(group: &Group, findings: &[Finding], lines: &dyn Lines
 /// Do step lines with finite losses and rising steps follow line `after`?
 fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
     let last = lines.count().min(after + 1 + AFTER_LINES).min(until);
-    let before = (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step);
+    // Looked for only when a step below asks for it.
+    let before = OnceCell::new();
+    let step_before = || *before.get_or_init(|| (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step));
     let mut seen: Vec<u64> = Vec::new();
     let mut with_loss = 0;
     for i in after + 1..last {
@@ -255,7 +275,7 @@ fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
             Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
             Progress { loss: Some(_), step: None } => with_loss += 1,
             Progress { step: Some(step), .. } => {
-                let rises = seen.last().or(before.as_ref()).is_none_or(|&last| step > last);
+                let rises = seen.last().copied().or_else(&step_before).is_none_or(|last| step > last);
                 if rises {
                     seen.push(step);
                 }
@@ -284,9 +304,15 @@ fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<O
         let progress = progress::of_line(lines, i)?;
         progress.loss.is_some_and(f64::is_finite).then_some((i, progress.step))
     });
+    // Step lines only (two exceptions of one run tell nothing about its past), not from the first step on, and not where
+    // the loss itself was still finite.
+    let reported = group.members.iter().any(|&i| progress::of_line(lines, findings[i].span.line).is_some() || findings[i].step.is_some());
+    let inside = reported
+        && step.is_none_or(|step| step > 1)
+        && progress::of_line(lines, line).and_then(|progress| progress.loss).is_none_or(|loss| !loss.is_finite());
     let first = &mut findings[finding];
     first.step = step;
-    if last.is_none() && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
+    if last.is_none() && inside && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
         // The log begins inside the event: the onset is above what is seen.
         first.cause = Cause::NanOngoing;
     }
@@ -297,7 +323,7 @@ fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<O
 fn root(findings: &[Finding], story: &Story) -> Option<usize> {
     let candidates = story.groups.iter().filter(|group| {
         let lead = &findings[group.lead];
-        !group.went_on && lead.role == Role::RootCause && lead.severity != Severity::Info
+        !group.went_on && lead.role == Role::RootCause && lead.severity != Severity::Info && !stopped_by_launcher(lead, findings)
     });
     let mut best: Option<usize> = None;
     for group in candidates {
@@ -309,7 +335,20 @@ fn root(findings: &[Finding], story: &Story) -> Option<usize> {
             best = Some(group.lead);
         }
     }
-    best
+    best.or_else(|| survived_poison(findings, story))
+}
+
+/// A loss that was no number, although the run went on, when nothing else explains anything.
+fn survived_poison(findings: &[Finding], story: &Story) -> Option<usize> {
+    let poisoned = |lead: &Finding| is_non_finite(lead) && lead.role == Role::RootCause && lead.severity == Severity::Error;
+    story.groups.iter().find(|group| group.went_on && poisoned(&findings[group.lead])).map(|group| group.lead)
+}
+
+/// Once a launcher has reported a failed task or stops the rest, a follow-up that is unsure of itself is one of its victims.
+fn stopped_by_launcher(lead: &Finding, findings: &[Finding]) -> bool {
+    let stops =
+        |f: &Finding| f.kind == Kind::Launch && f.role == Role::Consequence && matches!(f.cause, Cause::Exception | Cause::Teardown);
+    lead.precedence >= FOLLOW_UP && lead.confidence == Confidence::Low && findings.iter().any(|f| stops(f) && f.span.line < lead.span.line)
 }
 
 /// Does the later finding explain more than the earlier one?
@@ -323,19 +362,27 @@ fn explains_better(later: &Finding, earlier: &Finding) -> bool {
     later.severity == Severity::Error && earlier.severity == Severity::Warning && later.precedence == earlier.precedence
 }
 
+/// A memory squeeze that an engine survived above the root cause is neither its cause nor its consequence.
+fn is_prelude(index: usize, finding: &Finding, story: &Story) -> bool {
+    finding.kind == Kind::Oom && finding.confidence == Confidence::Low && story.root.is_some_and(|root| index < root)
+}
+
 fn assign_roles(findings: &mut [Finding], story: &Story) {
     for group in &story.groups {
         let is_root = story.root.is_some_and(|root| group.members.contains(&root));
         for &i in &group.members {
             let finding = &mut findings[i];
             if group.went_on {
-                finding.role = Role::Context;
-                finding.severity = Severity::Info;
+                let poisoned = is_non_finite(finding) && finding.severity == Severity::Error;
+                finding.role = if Some(i) == story.root { Role::RootCause } else { Role::Context };
+                // A loss that was no number once may have done harm although the next ones look well.
+                finding.severity = if poisoned { Severity::Warning } else { Severity::Info };
                 continue;
             }
             finding.role = match (is_root, finding.role) {
                 (true, _) if Some(i) == story.root => Role::RootCause,
                 (true, _) => Role::Repeat,
+                (false, Role::RootCause) if i == group.lead && is_prelude(i, finding, story) => Role::Context,
                 (false, Role::RootCause) if i == group.lead => Role::Consequence,
                 (false, role) if i == group.lead => role,
                 (false, _) => Role::Repeat,

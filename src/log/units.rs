@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Unit {
     /// A number with its unit; KB, MB, GB are decimal.
     Size,
-    /// A size whose KB, MB, GB labels are really 2^10, 2^20, 2^30.
+    /// A size whose KB, MB, GB labels are really 2^10, 2^20, 2^30; a bare number counts bytes.
     Binary,
     /// Bare number in units of 2^10 bytes.
     BinaryKb,
@@ -90,6 +90,7 @@ pub fn read(text: &str, unit: Option<Unit>) -> Option<(Value, Unit)> {
         None => Some(scale_of(label, false)?),
         Some(Unit::Size) if label.is_empty() => return None,
         Some(Unit::Size) => Some(scale_of(label, false)?),
+        Some(Unit::Binary) if label.is_empty() => Some(1.0),
         Some(Unit::Binary) => Some(scale_of(label, true)?),
         Some(Unit::Bytes) => Some(1.0),
         Some(Unit::BinaryKb) => Some(1024.0),

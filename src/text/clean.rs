@@ -146,6 +146,10 @@ pub fn json_messages(segment: &Segment) -> Option<Vec<Segment>> {
     if !(text.starts_with('{') && text.ends_with('}') && text.contains("\":")) {
         return None;
     }
+    // A line of a conversation or of training data is no log record; what it says happened elsewhere.
+    if ["role", "prompt", "instruction"].iter().any(|key| value_start(text, key).is_some()) {
+        return None;
+    }
     let mut out = Vec::new();
     for key in MESSAGE_KEYS {
         let Some(open) = value_start(text, key) else { continue };

@@ -112,7 +112,7 @@ pub fn judge(numbers: &[Number], texts: &[(String, String)]) -> Option<DeviceOom
 
 fn contradictions(oom: &DeviceOom, process: Option<u64>) -> Vec<Contradiction> {
     let Some(total) = oom.total else { return Vec::new() };
-    let above = |value: Option<u64>, limit: u64| value.is_some_and(|value| value > limit + ROUNDING);
+    let above = |value: Option<u64>, limit: u64| value.is_some_and(|value| value > limit.saturating_add(ROUNDING));
     let mut out = Vec::new();
     if above(oom.allocated, total) {
         out.push(Contradiction::AllocatedAboveTotal);
@@ -146,7 +146,8 @@ fn add_others(oom: &mut DeviceOom, process: Option<u64>, listed: Option<u64>) {
     }
     let Some(reserved) = oom.reserved else { return };
     // In a container the process cannot find itself in NVML's list: a single entry of its own size is itself.
-    let listed_is_own = listed.is_some_and(|bytes| bytes + ROUNDING >= reserved && bytes.saturating_sub(reserved) <= CONTEXT_BYTES);
+    let listed_is_own =
+        listed.is_some_and(|bytes| bytes.saturating_add(ROUNDING) >= reserved && bytes.saturating_sub(reserved) <= CONTEXT_BYTES);
     match listed {
         Some(own) if listed_is_own => {
             oom.non_pytorch = Some(own.saturating_sub(reserved));
@@ -174,11 +175,19 @@ fn cause(oom: &DeviceOom, texts: &[(String, String)]) -> Cause {
         // Windows lent system memory: more than the card is in use, whatever the details.
         return Cause::DeviceFull;
     }
-    if !oom.contradictions.is_empty() {
+    let contradicted = |what: Contradiction| oom.contradictions.contains(&what);
+    if contradicted(Contradiction::ReservedAndFreeAboveTotal) || contradicted(Contradiction::FreeAboveTotal) {
+        // What was free is itself in doubt.
         return Cause::Unknown;
     }
-    if oom.unused.is_some_and(|unused| unused >= tried && share(unused) >= FRAGMENTED_SHARE) {
+    // Numbers that another source contradicts (WSL prints 2^64 bytes for a process) leave the allocator's own ones sound.
+    let own_numbers_hold = !contradicted(Contradiction::AllocatedAboveReserved);
+    if own_numbers_hold && oom.unused.is_some_and(|unused| unused >= tried && share(unused) >= FRAGMENTED_SHARE) {
         return Cause::Fragmentation;
+    }
+    if !oom.contradictions.is_empty() {
+        // Less free than was asked for: whatever else does not add up, the card had no room.
+        return if oom.free.is_some_and(|free| free < tried) { Cause::DeviceFull } else { Cause::Unknown };
     }
     if oom.others.is_some_and(|others| share(others.bytes) >= OTHERS_SHARE && others.bytes >= OTHERS_BYTES) {
         return Cause::OtherProcess;
@@ -266,5 +275,30 @@ mod tests {
         ]);
         assert_eq!((oom.cause, oom.others), (Cause::Unknown, None));
         assert_eq!(oom.contradictions, [Contradiction::ReservedAndFreeAboveTotal]);
+        let roomy = account(&[
+            ("tried", "1.00 GiB"),
+            ("total", "8.00 GiB"),
+            ("allocated", "7.32 GiB"),
+            ("free", "1.56 GiB"),
+            ("reserved", "7.88 GiB"),
+        ]);
+        assert_eq!(roomy.cause, Cause::Unknown);
+    }
+
+    #[test]
+    fn sizes_near_the_end_of_the_range_are_no_overflow() {
+        let wsl = |name| {
+            account(&[
+                ("tried", "512.00 MiB"),
+                ("total", "8.00 GiB"),
+                ("free", "0 bytes"),
+                (name, "17179869184.00 GiB"),
+                ("allocated", "7.05 GiB"),
+                ("reserved_unallocated", "102.66 MiB"),
+            ])
+        };
+        assert_eq!(wsl("process_in_use").cause, Cause::DeviceFull);
+        assert_eq!(wsl("process_in_use").contradictions, [Contradiction::ProcessAboveTotal]);
+        assert_eq!(wsl("other_processes_in_use").cause, Cause::DeviceFull);
     }
 }
