@@ -1,7 +1,8 @@
-//! Findings to words: Markdown for hovers, plain text for diagnostics and terminals.
+//! Findings and configs to words: Markdown for hovers, plain text for diagnostics and terminals.
 //!
 //! The first line is the answer. What a log says reaches Markdown only escaped.
 
+pub mod config;
 pub mod device_oom;
 pub mod markdown;
 pub mod texts;

@@ -23,7 +23,7 @@ use crate::text::Lines;
 /// Where the pages of the built-in rules can be read.
 const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/log/rules/");
 /// The name under which an editor lists the marks.
-const SOURCE: &str = "trainwreck";
+pub const SOURCE: &str = "trainwreck";
 /// How many lines that only followed the root cause lists.
 const MOST_FOLLOWED: usize = 20;
 /// How many of its like a mark lists.

@@ -1,7 +1,8 @@
 //! The explanation under the pointer.
 
-use tower_lsp_server::ls_types::{Hover, HoverContents, MarkupContent, MarkupKind, Position};
+use tower_lsp_server::ls_types::{Hover, HoverContents, MarkupContent, MarkupKind, Position, Range};
 
+use super::config;
 use super::convert::{ClientFacts, place, range};
 use super::state::Reading;
 use crate::explain;
@@ -10,6 +11,9 @@ use crate::text::document;
 
 /// What a reading says at a position.
 pub fn hover(reading: &Reading, facts: &ClientFacts, position: Position) -> Option<Hover> {
+    if let Some(config) = &reading.config {
+        return config::hover(config, reading, facts, position);
+    }
     let analysis = reading.analysis.as_ref()?;
     let place = place(position);
     let column = document::to_byte_column(&reading.rope, facts.encoding, place);
@@ -19,9 +23,11 @@ pub fn hover(reading: &Reading, facts: &ClientFacts, position: Position) -> Opti
         return None;
     }
     let text = explain::hover(analysis, &reading.rules, place.line, column)?;
+    Some(contents(facts, text.markdown, range(&reading.rope, facts.encoding, text.span)))
+}
+
+/// A hover of Markdown, in the form that the client reads.
+pub fn contents(facts: &ClientFacts, markdown: String, range: Range) -> Hover {
     let kind = if facts.markdown { MarkupKind::Markdown } else { MarkupKind::PlainText };
-    Some(Hover {
-        contents: HoverContents::Markup(MarkupContent { kind, value: text.markdown }),
-        range: Some(range(&reading.rope, facts.encoding, text.span)),
-    })
+    Hover { contents: HoverContents::Markup(MarkupContent { kind, value: markdown }), range: Some(range) }
 }

@@ -1,7 +1,8 @@
-//! The verdict in a few words, behind a root-cause line.
+//! The verdict in a few words, behind a root-cause line; sizes behind the keys of a model's config.
 
 use tower_lsp_server::ls_types::{InlayHint, InlayHintLabel, Position, Range};
 
+use super::config;
 use super::convert::{ClientFacts, position};
 use super::state::Reading;
 use crate::explain;
@@ -14,12 +15,15 @@ const LONG_LINE: usize = 160;
 
 /// The hints of a reading inside a range.
 pub fn hints(reading: &Reading, facts: &ClientFacts, range: Range) -> Vec<InlayHint> {
-    let Some(analysis) = &reading.analysis else {
-        return Vec::new();
-    };
     if !reading.settings.inlay_hints {
         return Vec::new();
     }
+    if let Some(config) = &reading.config {
+        return config::hints(config, reading, facts, range);
+    }
+    let Some(analysis) = &reading.analysis else {
+        return Vec::new();
+    };
     let mut hints: Vec<InlayHint> = Vec::new();
     for &i in &reading.shown {
         let finding = &analysis.findings[i];

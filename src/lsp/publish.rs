@@ -28,7 +28,7 @@ async fn read(client: &Client, state: &State, uri: &DocumentUri) {
         return;
     };
     let facts = state.facts();
-    let silent = reading.diagnostics.is_empty() && reading.analysis.is_none();
+    let silent = reading.diagnostics.is_empty() && reading.analysis.is_none() && reading.config.is_none();
     let looked = state.with(uri, |document| {
         let marked = document.marked;
         document.marked = !facts.pulls && !reading.diagnostics.is_empty();

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use ropey::Rope;
 
+use super::config::{self, ConfigReading};
 use super::diagnostics;
 use super::note;
 use super::state::{Job, Reading, State, Todo};
@@ -18,6 +19,9 @@ use crate::text::document::LineEdit;
 
 /// How much of a text is looked at to tell whether it is a log, in bytes.
 const HEAD: usize = 64 << 10;
+
+/// What a text says as a config, and as a log.
+type Known = (Option<Arc<ConfigReading>>, Option<Arc<Analysis>>);
 
 /// Starts the thread. It ends with the process.
 pub fn start(state: Arc<State>) -> std::io::Result<()> {
@@ -34,21 +38,22 @@ pub fn start(state: Arc<State>) -> std::io::Result<()> {
 
 /// Does a job; `None` when it was cancelled or its text has changed meanwhile.
 fn read(state: &State, job: &mut Job) -> Option<Reading> {
-    let analysis = match catch_unwind(AssertUnwindSafe(|| analyse(job))) {
-        Ok(analysis) => analysis?,
+    let (config, analysis) = match catch_unwind(AssertUnwindSafe(|| look(job))) {
+        Ok(known) => known?,
         Err(_) => {
             // Never expected; but a server that stays silent ever after would be worse than a file without findings.
             note(&format!("the analysis of {} failed", job.uri.key()));
-            job.engine = None;
-            None
+            (job.engine, job.config) = (None, None);
+            (None, None)
         }
     };
     if !state.is_current(job) {
         return None;
     }
-    let (shown, diagnostics) = match &analysis {
-        Some(analysis) => diagnostics::build(job, analysis),
-        None => Default::default(),
+    let (shown, diagnostics) = match (&analysis, &config) {
+        (Some(analysis), _) => diagnostics::build(job, analysis),
+        (None, Some(config)) => (Vec::new(), config::marks(config, job)),
+        (None, None) => Default::default(),
     };
     Some(Reading {
         uri: job.uri.clone(),
@@ -56,11 +61,21 @@ fn read(state: &State, job: &mut Job) -> Option<Reading> {
         serial: job.serial,
         rope: job.rope.clone(),
         analysis,
+        config,
         shown,
         diagnostics,
         rules: job.rules.clone(),
         settings: job.settings.clone(),
     })
+}
+
+/// What is known of the job's text: as a config, or as a log. `None` when the job was cancelled.
+fn look(job: &mut Job) -> Option<Known> {
+    if let Some(config) = config::read(job) {
+        job.engine = None;
+        return Some((Some(config), None));
+    }
+    Some((None, analyse(job)?))
 }
 
 /// The findings of the job's text, `Some(None)` when it is no log, `None` when the job was cancelled.

@@ -20,7 +20,7 @@ use super::reader::{Contents, Parcels};
 use super::settings::{SECTION, Settings};
 use super::state::{Reading, State};
 use super::user_rules::{UserRules, WATCHED};
-use super::{hover, inlay_hints, symbols};
+use super::{config, hover, inlay_hints, symbols};
 
 /// How long a hover waits for an analysis that is under way.
 const HOVER_WAIT: Duration = Duration::from_secs(2);
@@ -149,6 +149,7 @@ fn capabilities(facts: &ClientFacts) -> ServerCapabilities {
         text_document_sync: Some(TextDocumentSyncCapability::Options(sync)),
         hover_provider: Some(HoverProviderCapability::Simple(true)),
         inlay_hint_provider: Some(OneOf::Left(true)),
+        code_lens_provider: Some(CodeLensOptions { resolve_provider: Some(false) }),
         document_symbol_provider: Some(OneOf::Left(true)),
         diagnostic_provider: facts.pulls.then_some(DiagnosticServerCapabilities::Options(pull)),
         workspace: Some(WorkspaceServerCapabilities {
@@ -252,7 +253,10 @@ impl LanguageServer for Backend {
         let Some(reading) = self.reading(at.text_document.uri, HOVER_WAIT).await else {
             return Ok(None);
         };
-        Ok(hover::hover(&reading, &self.state.facts(), at.position))
+        let facts = self.state.facts();
+        // A config is read once more for the hover; that is no work for this thread.
+        let hover = tokio::task::spawn_blocking(move || hover::hover(&reading, &facts, at.position)).await;
+        Ok(hover.ok().flatten())
     }
 
     async fn inlay_hint(&self, params: InlayHintParams) -> Result<Option<Vec<InlayHint>>> {
@@ -260,6 +264,13 @@ impl LanguageServer for Backend {
             return Ok(None);
         };
         Ok(Some(inlay_hints::hints(&reading, &self.state.facts(), params.range)))
+    }
+
+    async fn code_lens(&self, params: CodeLensParams) -> Result<Option<Vec<CodeLens>>> {
+        let Some(reading) = self.reading(params.text_document.uri, WAIT).await else {
+            return Ok(None);
+        };
+        Ok(reading.config.as_ref().map(|config| config::lens(config)))
     }
 
     async fn document_symbol(&self, params: DocumentSymbolParams) -> Result<Option<DocumentSymbolResponse>> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 use ropey::Rope;
 use tokio::sync::{mpsc, watch};
 
+use super::config::ConfigReading;
 use super::convert::{ClientFacts, Diagnostics, DocumentUri};
 use super::reader::Change;
 use super::settings::Settings;
@@ -32,7 +33,9 @@ pub struct Reading {
     pub rope: Rope,
     /// Its findings; `None` when the text is no log.
     pub analysis: Option<Arc<Analysis>>,
-    /// Which of them are shown, the root cause first.
+    /// What it says as a model's config; `None` when it is none.
+    pub config: Option<Arc<ConfigReading>>,
+    /// Which of the findings are shown, the root cause first.
     pub shown: Vec<usize>,
     /// As what.
     pub diagnostics: Diagnostics,
@@ -79,6 +82,8 @@ pub struct Document {
     incarnation: u64,
     todo: Todo,
     engine: Option<LogDocument>,
+    /// What the text that was read last says as a model's config.
+    config: Option<Arc<ConfigReading>>,
     in_work: bool,
     cancel: Arc<AtomicBool>,
     reading: Option<(u64, Arc<Reading>)>,
@@ -102,6 +107,8 @@ pub struct Job {
     pub todo: Todo,
     /// The findings so far.
     pub engine: Option<LogDocument>,
+    /// What it said as a model's config so far.
+    pub config: Option<Arc<ConfigReading>>,
     /// Set when nobody waits for the outcome any more.
     pub cancel: Arc<AtomicBool>,
     /// The rules to use.
@@ -204,6 +211,7 @@ impl State {
             incarnation: inner.counter,
             todo: Todo::Everything,
             engine: None,
+            config: None,
             in_work: false,
             cancel: Arc::default(),
             reading: None,
@@ -308,6 +316,7 @@ impl State {
                     rope: document.rope.clone(),
                     todo: std::mem::replace(&mut document.todo, Todo::Nothing),
                     engine: document.engine.take(),
+                    config: document.config.take(),
                     cancel: document.cancel.clone(),
                     rules: inner_now.rules.clone(),
                     settings: inner_now.settings.clone(),
@@ -331,6 +340,7 @@ impl State {
         };
         document.in_work = false;
         document.engine = job.engine.take();
+        document.config = job.config.take();
         if document.revision == job.revision
             && document.todo == Todo::Nothing
             && let Some(reading) = reading

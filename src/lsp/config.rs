@@ -1,0 +1,217 @@
+//! Configs of models in the editor: which documents they are, and what is known of each.
+//!
+//! A config is read anew at every edit; while its JSON is broken, as it is during typing, the hints of the last good
+//! text stay, each at the line that still holds its key.
+
+use std::sync::Arc;
+
+use ropey::Rope;
+use tower_lsp_server::ls_types::{
+    CodeLens, Command, Diagnostic, DiagnosticSeverity, Hover, InlayHint, InlayHintLabel, NumberOrString, Position, Range,
+};
+
+use super::convert::{ClientFacts, Diagnostics, place, position, range};
+use super::diagnostics::SOURCE;
+use super::hover;
+use super::state::{Job, Reading, Todo};
+use crate::explain::config::{self, Outcome, View};
+use crate::log::Span;
+use crate::log::vocabulary::Severity;
+use crate::text::document::{self, LineEdit};
+use crate::text::{Lines, floor_border};
+
+/// Language ids of JSON.
+const LANGUAGES: [&str; 3] = ["json", "jsonc", "json5"];
+/// Language ids of texts that nobody claims.
+const UNCLAIMED: [&str; 4] = ["", "plaintext", "text", "txt"];
+/// Endings of names of JSON.
+const ENDINGS: [&str; 3] = [".json", ".jsonc", ".json5"];
+/// How many lines of an edit are searched for the keys of hints.
+const MOST_SEARCHED: usize = 2000;
+
+/// What is known of a config.
+pub struct ConfigReading {
+    /// The config; none while the JSON is broken.
+    view: Option<View>,
+    hints: Vec<LineHint>,
+    lens: Vec<String>,
+}
+
+/// A hint and its place.
+#[derive(Clone, Debug, PartialEq)]
+struct LineHint {
+    line: usize,
+    /// Byte column; none for the end of the line.
+    column: Option<usize>,
+    key: String,
+    text: String,
+}
+
+/// Reads the job's text as a config; none when it is no config.
+pub fn read(job: &mut Job) -> Option<Arc<ConfigReading>> {
+    let former = job.config.take();
+    let reading = if former.is_some() || may_be(job) { read_text(job, former) } else { None };
+    job.config.clone_from(&reading);
+    reading
+}
+
+fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<ConfigReading>> {
+    let rope = &job.rope;
+    if rope.len_bytes() > config::MOST_BYTES {
+        return None;
+    }
+    match config::read(&rope.to_string()) {
+        Outcome::Other => None,
+        Outcome::Broken => former.map(|former| kept(&former, rope, job.todo)),
+        Outcome::Config(view) => {
+            let hints = view.hints().into_iter().map(|hint| placed(rope, hint)).collect();
+            Some(Arc::new(ConfigReading { hints, lens: view.lens(), view: Some(*view) }))
+        }
+    }
+}
+
+/// Is the text JSON by its language, its name, or by how it begins where neither says anything else?
+fn may_be(job: &Job) -> bool {
+    let name = job.uri.name().to_ascii_lowercase();
+    LANGUAGES.contains(&job.language.as_str())
+        || ENDINGS.iter().any(|ending| name.ends_with(ending))
+        || UNCLAIMED.contains(&job.language.as_str()) && first_character(&job.rope) == Some('{')
+}
+
+fn first_character(rope: &Rope) -> Option<char> {
+    rope.chars().take(MOST_SEARCHED).find(|c| !c.is_whitespace() && *c != '\u{feff}')
+}
+
+/// A hint at the end of its line where nothing but a comma or a comment follows, else behind its value.
+fn placed(rope: &Rope, hint: config::Hint) -> LineHint {
+    let at = hint.at.min(rope.len_bytes());
+    let line = rope.byte_to_line(at);
+    let text = Lines::line(rope, line);
+    let column = floor_border(&text, at - rope.line_to_byte(line));
+    let rest = text[column..].trim_start_matches(',').trim_start();
+    let ends = rest.is_empty() || rest.starts_with("//");
+    LineHint { line, column: (!ends).then_some(column), key: hint.key, text: hint.text }
+}
+
+/// The hints of the last good text, moved with an edit.
+fn kept(former: &ConfigReading, rope: &Rope, todo: Todo) -> Arc<ConfigReading> {
+    let hints = match todo {
+        Todo::Edit(edit) => former.hints.iter().filter_map(|hint| moved(hint, rope, edit)).collect(),
+        _ => former.hints.clone(),
+    };
+    Arc::new(ConfigReading { view: None, hints, lens: former.lens.clone() })
+}
+
+/// A hint after an edit: below it at its line's new number, inside it at the line that holds its key. Where no line does
+/// and none was taken away, the key itself is being typed, and the hint stays.
+fn moved(hint: &LineHint, rope: &Rope, edit: LineEdit) -> Option<LineHint> {
+    let LineEdit { first, old, new } = edit;
+    let line = match hint.line {
+        line if line < first => line,
+        line if line >= first + old => line - old + new,
+        line => {
+            let key = format!("\"{}\"", hint.key);
+            let end = (first + new).min(Lines::count(rope));
+            let holds = (first..end).take(MOST_SEARCHED).filter(|&at| Lines::line(rope, at).contains(&key));
+            match holds.min_by_key(|at| at.abs_diff(line)) {
+                Some(found) => found,
+                None if new >= old => line,
+                None => return None,
+            }
+        }
+    };
+    (line < Lines::count(rope)).then(|| LineHint { line, ..hint.clone() })
+}
+
+/// The hints of a config inside a range.
+pub fn hints(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, range: Range) -> Vec<InlayHint> {
+    let placed = |hint: &LineHint| {
+        let length = document::line_len(&reading.rope, hint.line);
+        position(&reading.rope, facts.encoding, hint.line, hint.column.unwrap_or(length).min(length))
+    };
+    let inside = |at: &Position| range.start <= *at && *at <= range.end;
+    let hint = |(at, hint): (Position, &LineHint)| InlayHint {
+        position: at,
+        label: InlayHintLabel::String(hint.text.clone()),
+        kind: None,
+        text_edits: None,
+        tooltip: None,
+        padding_left: Some(true),
+        padding_right: Some(true),
+        data: None,
+    };
+    config.hints.iter().map(|one| (placed(one), one)).filter(|(at, _)| inside(at)).map(hint).collect()
+}
+
+/// What is wrong in a config; nothing while its JSON is broken.
+pub fn marks(config: &ConfigReading, job: &Job) -> Diagnostics {
+    let wanted = |mark: &config::Mark| !job.settings.disabled.contains(mark.code);
+    let marks = config.view.iter().flat_map(View::marks).filter(wanted).take(job.settings.max_findings);
+    let mark = |mark: config::Mark| Diagnostic {
+        range: range(&job.rope, job.facts.encoding, span(&job.rope, mark.span)),
+        severity: Some(match mark.severity {
+            Severity::Error => DiagnosticSeverity::ERROR,
+            Severity::Warning => DiagnosticSeverity::WARNING,
+            Severity::Info => DiagnosticSeverity::INFORMATION,
+        }),
+        code: Some(NumberOrString::String(mark.code.to_owned())),
+        source: Some(SOURCE.to_owned()),
+        message: mark.message,
+        ..Diagnostic::default()
+    };
+    marks.map(mark).collect()
+}
+
+/// What a key means at a position; reads the config once more, so it is no work for the runtime's thread.
+pub fn hover(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, position: Position) -> Option<Hover> {
+    let at = document::offset(&reading.rope, facts.encoding, place(position));
+    let text = config.view.as_ref()?.hover(at)?;
+    Some(hover::contents(facts, text.markdown, range(&reading.rope, facts.encoding, span(&reading.rope, text.span))))
+}
+
+/// A byte range of the text by lines.
+fn span(rope: &Rope, bytes: std::ops::Range<usize>) -> Span {
+    let line = |at: usize| rope.byte_to_line(at.min(rope.len_bytes()));
+    let column = |at: usize, line: usize| at.min(rope.len_bytes()) - rope.line_to_byte(line);
+    let (first, last) = (line(bytes.start), line(bytes.end));
+    Span { line: first, start: column(bytes.start, first), end_line: last, end: column(bytes.end, last) }
+}
+
+/// What stands over the file.
+pub fn lens(config: &ConfigReading) -> Vec<CodeLens> {
+    let top = Range::new(Position::new(0, 0), Position::new(0, 0));
+    // A command without a name is shown as text that cannot be chosen.
+    let lens = |title: &String| CodeLens {
+        range: top,
+        command: Some(Command { title: title.clone(), command: String::new(), arguments: None }),
+        data: None,
+    };
+    config.lens.iter().map(lens).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(line: usize, key: &str) -> LineHint {
+        LineHint { line, column: None, key: key.to_owned(), text: String::new() }
+    }
+
+    fn line_after(text: &str, hint: &LineHint, first: usize, old: usize, new: usize) -> Option<usize> {
+        moved(hint, &Rope::from_str(text), LineEdit { first, old, new }).map(|hint| hint.line)
+    }
+
+    #[test]
+    fn hints_move_with_their_lines() {
+        let text = "{\n  \n  \"a\": 1,\n  \"b\": 2\n}";
+        // An empty line came in front of "a".
+        assert_eq!(line_after(text, &hint(1, "a"), 1, 1, 2), Some(2));
+        assert_eq!(line_after(text, &hint(2, "b"), 1, 1, 2), Some(3));
+        assert_eq!(line_after(text, &hint(0, "z"), 1, 1, 2), Some(0));
+        // "c" was deleted with its line; the key on line 3 is being typed.
+        assert_eq!(line_after(text, &hint(2, "c"), 1, 2, 1), None);
+        assert_eq!(line_after(text, &hint(3, "bc"), 3, 1, 1), Some(3));
+        // The text ends earlier than the hint.
+        assert_eq!(line_after("{", &hint(9, "a"), 0, 1, 1), None);
+    }
+}
