@@ -90,7 +90,7 @@ pub fn read(text: &str) -> Option<Progress> {
 
 /// Does a text have the words without which no dialect reports anything? Most lines have not, and need no closer look.
 fn may_report(text: &str) -> bool {
-    ["oss", "OSS", "it/s", "s/it"].iter().any(|word| text.contains(word))
+    ["oss", "OSS", "it/s", "s/it", "skipped=", "损失"].iter().any(|word| text.contains(word))
 }
 
 /// The progress of line `i`: the last segment that has any.

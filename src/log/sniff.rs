@@ -35,7 +35,7 @@ pub fn is_document(head: &str) -> bool {
     if matches!(first, "{" | "[") && lines.get(1).is_some_and(|line| line.trim_start().starts_with(['"', '{', '[', '}'])) {
         return true;
     }
-    if first.starts_with("diff --git") || first.starts_with("--- a/") || first.starts_with("#!/") && !first.contains("log") {
+    if first.starts_with("diff --git") || first.starts_with("--- a/") {
         return true;
     }
     // Some programs write their error report in Markdown; it is the log of a failure all the same.

@@ -148,7 +148,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
         confidence: front.confidence,
         role: front.role,
         precedence: front.precedence,
-        message: message(&front.message, &numbers, &texts),
+        message: message(&front.title, &front.message, &numbers, &texts),
         span: m.span,
         rank: whole("rank").map(|x| x as u32).or(m.prefix.rank),
         step: whole("step").map(|x| x as u64),
@@ -170,8 +170,8 @@ fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
     })
 }
 
-/// The first template whose placeholders are all present, filled in.
-fn message(templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
+/// The first template whose placeholders are all present, filled in; the page's title when there is none.
+fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
     let value = |name: &str| -> Option<String> {
         if let Some(number) = numbers.iter().find(|n| n.name == name) {
             return Some(match number.unit {
@@ -188,7 +188,7 @@ fn message(templates: &[String], numbers: &[Number], texts: &[(String, String)])
         }
         Some(out)
     };
-    templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| templates.last().cloned().unwrap_or_default())
+    templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| title.to_owned())
 }
 
 /// Findings of one rule and cause are one event, unless the run went on in between.
@@ -335,7 +335,13 @@ fn root(findings: &[Finding], story: &Story) -> Option<usize> {
             best = Some(group.lead);
         }
     }
-    best
+    best.or_else(|| survived_poison(findings, story))
+}
+
+/// A loss that was no number, although the run went on, when nothing else explains anything.
+fn survived_poison(findings: &[Finding], story: &Story) -> Option<usize> {
+    let poisoned = |lead: &Finding| is_non_finite(lead) && lead.role == Role::RootCause && lead.severity == Severity::Error;
+    story.groups.iter().find(|group| group.went_on && poisoned(&findings[group.lead])).map(|group| group.lead)
 }
 
 /// Once a launcher has reported a failed task or stops the rest, a follow-up that is unsure of itself is one of its victims.
@@ -356,19 +362,27 @@ fn explains_better(later: &Finding, earlier: &Finding) -> bool {
     later.severity == Severity::Error && earlier.severity == Severity::Warning && later.precedence == earlier.precedence
 }
 
+/// A memory squeeze that an engine survived above the root cause is neither its cause nor its consequence.
+fn is_prelude(index: usize, finding: &Finding, story: &Story) -> bool {
+    finding.kind == Kind::Oom && finding.confidence == Confidence::Low && story.root.is_some_and(|root| index < root)
+}
+
 fn assign_roles(findings: &mut [Finding], story: &Story) {
     for group in &story.groups {
         let is_root = story.root.is_some_and(|root| group.members.contains(&root));
         for &i in &group.members {
             let finding = &mut findings[i];
             if group.went_on {
-                finding.role = Role::Context;
-                finding.severity = Severity::Info;
+                let poisoned = is_non_finite(finding) && finding.severity == Severity::Error;
+                finding.role = if Some(i) == story.root { Role::RootCause } else { Role::Context };
+                // A loss that was no number once may have done harm although the next ones look well.
+                finding.severity = if poisoned { Severity::Warning } else { Severity::Info };
                 continue;
             }
             finding.role = match (is_root, finding.role) {
                 (true, _) if Some(i) == story.root => Role::RootCause,
                 (true, _) => Role::Repeat,
+                (false, Role::RootCause) if i == group.lead && is_prelude(i, finding, story) => Role::Context,
                 (false, Role::RootCause) if i == group.lead => Role::Consequence,
                 (false, role) if i == group.lead => role,
                 (false, _) => Role::Repeat,

@@ -10,12 +10,16 @@ pub mod architectures;
 pub mod beside;
 pub mod config;
 pub mod documents;
+pub mod fit;
 pub mod gguf;
 pub mod inventory;
 pub mod json;
 pub mod kv_cache;
 pub mod original_params;
+pub mod plan;
 pub mod quantization;
+pub mod remedies;
+pub mod training;
 
 use self::architectures::Source;
 use self::architectures::decoder::Dimensions;

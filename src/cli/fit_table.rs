@@ -1,0 +1,189 @@
+//! The table of `trainwreck fit`: the model, the terms with a bar, the GPUs.
+
+use std::fmt::Write as _;
+
+use super::cards::Card;
+use super::fit_json::verdict;
+use crate::model::plan::{self, Plan};
+use crate::model::training::{Checkpointing, Engine, Setup, Task};
+use crate::model::{Model, fit, kv_cache, remedies};
+
+/// Width of a full bar.
+const BAR: usize = 24;
+
+/// The table of a model, and why there is no plan where there is none.
+pub fn table(file: &str, model: &Model, setup: &Setup, gpus: &[Card], what_if: bool) -> (String, Option<String>) {
+    let mut out = head(file, model);
+    let plan = match plan::of(model, setup) {
+        Ok(plan) => plan,
+        Err(error) => return (out, Some(error.to_string())),
+    };
+    terms(&mut out, setup, &plan);
+    fits(&mut out, model, setup, gpus);
+    for note in &plan.notes {
+        let _ = writeln!(out, "  note: {note}");
+    }
+    let _ = writeln!(out, "  not known from a config: {}", plan.unknowns.join("; "));
+    if what_if {
+        changes(&mut out, model, setup, gpus);
+    }
+    (out, None)
+}
+
+fn head(file: &str, model: &Model) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{file}: {}", model.architecture);
+    let mut row = |name: &str, value: String| {
+        let _ = writeln!(out, "  {name:<14} {value}");
+    };
+    let about = if model.is_exact() {
+        String::new()
+    } else {
+        format!(" (estimate, between {} and {})", grouped(model.low()), grouped(model.high()))
+    };
+    row("parameters", format!("{}{about}", grouped(model.total())));
+    if model.active() != model.total() {
+        row("active a token", grouped(model.active()));
+    }
+    row("embedding", grouped(model.embedding()));
+    let format =
+        model.quantization.as_ref().map_or_else(|| model.stored_dtype().name().to_owned(), |one| format!("{} {}", one.method, one.summary));
+    let weights =
+        model.weights_bytes().map_or_else(|| "cannot be told".to_owned(), |bytes| format!("{} ({} bytes)", size(bytes), grouped(bytes)));
+    row("weights", format!("{weights}, {format}"));
+    row("KV cache", format!("{} a token in 16 bits", size(model.kv_bytes_per_token(2))));
+    for sum in kv_cache::kinds(&model.inventory) {
+        let window = sum.window.map_or(String::new(), |tokens| format!(", last {} tokens", grouped(tokens)));
+        row("", format!("{} layers {}{window}", sum.layers, sum.kind));
+    }
+    for note in model.notes.iter().chain(&model.inexact) {
+        row("note", note.clone());
+    }
+    out
+}
+
+/// The task in words.
+fn task(setup: &Setup) -> String {
+    let what = match setup.task {
+        Task::Inference if setup.engine == Engine::Vllm => "inference with vLLM",
+        Task::Inference => "inference",
+        Task::Full => "full training",
+        Task::Lora => "LoRA training",
+        Task::Qlora => "QLoRA training",
+    };
+    let mut text = format!(
+        "{what}, {} x {} tokens",
+        grouped(setup.batch.max(if setup.task == Task::Inference { setup.concurrency } else { 1 })),
+        grouped(setup.seq)
+    );
+    if setup.task != Task::Inference {
+        match setup.checkpointing {
+            Checkpointing::None => {}
+            Checkpointing::Full => text.push_str(", checkpointing"),
+            Checkpointing::Selective => text.push_str(", selective checkpointing"),
+        }
+    }
+    if setup.gpus > 1 {
+        let _ = write!(text, ", {} GPUs", grouped(setup.gpus));
+        if setup.zero > 0 {
+            let _ = write!(text, ", ZeRO {}", setup.zero);
+        }
+        if setup.tensor_parallel > 1 {
+            let _ = write!(text, ", tensor parallel {}", setup.tensor_parallel);
+        }
+        if setup.pipeline_parallel > 1 {
+            let _ = write!(text, ", pipeline parallel {}", setup.pipeline_parallel);
+        }
+    }
+    text
+}
+
+fn terms(out: &mut String, setup: &Setup, plan: &Plan) {
+    let each = if setup.gpus > 1 { "each GPU at" } else { "at" };
+    let _ = writeln!(out, "\n  {}: {each} the peak ({})", task(setup), plan.peak_phase);
+    let most = plan.terms.iter().map(|term| term.bytes).max().unwrap_or(1);
+    for term in &plan.terms {
+        let share = term.bytes as f64 / most.max(1) as f64;
+        let full = (share * BAR as f64).round() as usize;
+        let bar = "#".repeat(full.min(BAR));
+        let _ = writeln!(out, "  {:<27} {:>11}  {bar:<BAR$}  {}", term.name, size(term.bytes), term.formula);
+    }
+    let _ = writeln!(
+        out,
+        "  {:<27} {:>11}  {} to {}",
+        "tensors (allocated)",
+        size(plan.allocated),
+        size(plan.allocated_low),
+        size(plan.allocated_high)
+    );
+    let phases: Vec<String> = plan.phases.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
+    let _ = writeln!(out, "  {:<27} {:>11}  {} to {}", "total on the card", size(plan.total), size(plan.total_low), size(plan.total_high));
+    let _ = writeln!(out, "  phases: {}", phases.join(" | "));
+}
+
+fn fits(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {
+    let last = if setup.task == Task::Inference { "CONCURRENCY" } else { "" };
+    let _ = writeln!(
+        out,
+        "\n  {:<24} {:>11}  {:<9} {:>12} {:>10} {:>12} {last:>12}",
+        "GPU", "USABLE", "", "HEAD-ROOM", "MAX BATCH", "MAX CONTEXT"
+    );
+    for card in gpus {
+        let Ok(fit) = fit::of(model, setup, card.memory) else {
+            continue;
+        };
+        let headroom = if fit.headroom < 0 { format!("-{}", size(fit.headroom.unsigned_abs())) } else { size(fit.headroom.unsigned_abs()) };
+        let concurrency = fit.max_concurrency.map_or(String::new(), grouped);
+        let many = if card.count > 1 { format!(" (one of {})", card.count) } else { String::new() };
+        let _ = writeln!(
+            out,
+            "  {:<24} {:>11}  {:<9} {headroom:>12} {:>10} {:>12} {concurrency:>12}",
+            format!("{}{many}", card.id),
+            size(card.memory),
+            verdict(fit.verdict),
+            grouped(fit.max_batch),
+            grouped(fit.max_context)
+        );
+    }
+}
+
+fn changes(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {
+    let Some(card) = gpus.iter().min_by_key(|card| card.memory) else {
+        return;
+    };
+    let _ = writeln!(out, "\n  what would make it fit {} ({}), cheapest first", card.id, size(card.memory));
+    let list = remedies::of(model, setup, card.memory);
+    if list.is_empty() {
+        let _ = writeln!(out, "  it fits as it is");
+    }
+    for one in list {
+        let mark = if one.fits { "fits" } else { "too large" };
+        let _ = writeln!(out, "  {mark:<10} {:>11}  {} ({}); {}", size(one.total), one.change, one.flags, one.cost);
+    }
+}
+
+/// A number with its digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes in the binary unit that suits them.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or("B");
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.2} {name}") }
+}
