@@ -1,6 +1,6 @@
 -- What a user of Neovim sees, asserted. Started by run.sh inside a headless Neovim that has
--- started up and opened the sample run; one line a check on standard output, the exit code is the number of
--- failures (at most 100).
+-- started up and opened the sample run. One line a check on standard output; the exit code is the
+-- number of failures (at most 100).
 --
 -- Environment: SCENARIO (full, missing, disabled), ENCODING (any, utf-8, utf-16, utf-32), LOGS
 -- (folder of the sample logs, a copy that may be written to).

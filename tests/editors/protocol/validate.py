@@ -115,7 +115,7 @@ class Judge:
         "ranges inside the document",
         "only what the client declared",
         "diagnostics carry the version",
-        "nothing after shutdown",
+        "no questions after shutdown",
     )
 
     def __init__(self):
@@ -187,9 +187,10 @@ class Judge:
         if found:
             self.fault("shapes", f"{method}: {found}")
             return
-        if self.down:
-            self.fault("nothing after shutdown", method)
         if "id" in message:
+            # Notes may still be on their way; a question can no longer be answered.
+            if self.down:
+                self.fault("no questions after shutdown", method)
             self.request_of_server(method, message.get("params") or {})
         if method == "textDocument/publishDiagnostics":
             self.diagnostics(message["params"])
