@@ -1,7 +1,7 @@
 # Functions for the scripts of this project; to be sourced by bash. Needs $root, the project's folder.
 
 # Where cargo puts its output; caches of the editor tests lie beside it.
-target=${CARGO_TARGET_DIR:-$root/target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-$root/target}")
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
