@@ -1,7 +1,11 @@
 # Functions for the scripts of this project; to be sourced by bash. Needs $root, the project's folder.
 
 # Where cargo puts its output; caches of the editor tests lie beside it.
-target=${CARGO_TARGET_DIR:-$root/target}
+case ${CARGO_TARGET_DIR:-} in
+  '') target=$root/target ;;
+  /*) target=$CARGO_TARGET_DIR ;;
+  *) target=$PWD/$CARGO_TARGET_DIR ;;
+esac
 
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
