@@ -45,8 +45,10 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     let wanted = args.filter.as_deref().unwrap_or_default();
     let mut out = anstream::stdout().lock();
     if args.test {
-        for page in rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)) {
-            problems.extend(excerpts::check(page, &rules));
+        let own: Vec<_> = rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)).collect();
+        problems.extend(own.iter().flat_map(|page| excerpts::check(page, &rules)));
+        if problems.is_empty() {
+            writeln!(out, "{} pages in {}: all excerpts hold", own.len(), workspace(&args.workspace).join(files::USER_RULES).display())?;
         }
     } else {
         for page in rules.pages() {

@@ -15,6 +15,8 @@ use crate::text::{Lines, StrLines, floor_border};
 
 /// A line is shown in a window of about this many bytes around the message.
 const WINDOW: usize = 150;
+/// Width to which remedies are wrapped.
+const WIDTH: usize = 96;
 /// Remedies shown in a report.
 const MOST_REMEDIES: usize = 3;
 /// Events listed under one heading.
@@ -74,11 +76,11 @@ pub fn write(
         page.list(out, "report.also", |f| f.role == Role::Context)?;
     } else {
         let loud: Vec<usize> = page.leads(|f| f.severity != Severity::Info).collect();
+        if loud.iter().any(|&i| analysis.findings[i].role == Role::Consequence) {
+            writeln!(out, "{}\n", text(LANGUAGE, "report.none"))?;
+        }
         for &index in loud.iter().take(MOST_EVENTS) {
             page.event(out, index, true)?;
-        }
-        if loud.iter().any(|&i| analysis.findings[i].role == Role::Consequence) {
-            writeln!(out, "{}", text(LANGUAGE, "report.none"))?;
         }
         page.list(out, "report.also", |f| f.severity == Severity::Info)?;
     }
@@ -160,9 +162,28 @@ impl Page<'_> {
         if !wanted || items.is_empty() {
             return None;
         }
-        let lines: Vec<String> = items.iter().enumerate().map(|(i, item)| format!("{}. {}", i + 1, item.trim())).collect();
+        let lines: Vec<String> = items.iter().enumerate().map(|(i, item)| wrapped(&format!("{}. {}", i + 1, item.trim()))).collect();
         Some(format!("{}\n{}", text(LANGUAGE, "report.do"), lines.join("\n")))
     }
+}
+
+/// A remedy in lines of a readable width, later ones indented.
+fn wrapped(remedy: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in remedy.split_whitespace() {
+        let width = word.chars().count();
+        if column > 0 && column + 1 + width > WIDTH {
+            out.push_str("\n   ");
+            column = 3;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
+    }
+    out
 }
 
 fn role_key(role: Role) -> &'static str {

@@ -26,9 +26,9 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Markdown without its marks, for a terminal.
+/// Markdown for a terminal: without emphasis; commands keep their quotes.
 pub fn plain(markdown: &str) -> String {
-    markdown.replace("**", "").replace('`', "")
+    markdown.replace("**", "")
 }
 
 /// An item of a list in a page's prose.

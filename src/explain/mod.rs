@@ -11,7 +11,7 @@ use crate::log::finding::{Finding, Number, Span};
 use crate::log::rules::{Page, Rules};
 use crate::log::units::{self, Unit, Value};
 use crate::log::verdict::{TensorShape, Verdict};
-use crate::log::vocabulary::Role;
+use crate::log::vocabulary::{Cause, Confidence, Kind, Role};
 use crate::log::{Analysis, story};
 use texts::{Language, fill, text};
 
@@ -20,6 +20,8 @@ const SMALL_TENSOR: u64 = 1 << 30;
 /// Ranks written out one by one; more are written as ranges anyway.
 const MOST_RANGES: usize = 12;
 
+/// Ranks that must report a timeout before the silence of another one says something.
+const LEAST_REPORTERS: usize = 3;
 /// Bytes of a line that are underlined at most.
 const MOST_MARKED: usize = 120;
 
@@ -73,6 +75,7 @@ fn number_hover(number: &Number, finding: &Finding, page: &Page, language: Langu
         out.push_str("\n\n");
         out.push_str(&markdown::values(&meaning, finding));
     }
+    out.push_str(&format!("\n\n{}", answer(finding, page, language)));
     out
 }
 
@@ -278,6 +281,10 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
             fill(language, key, &[("count", group.members.len().to_string()), ("ranks", ranges(&group.ranks))])
         ));
     }
+    let silent = silent_ranks(finding, &group.ranks);
+    if index == group.lead && !silent.is_empty() {
+        out.push_str(&format!(" · {}", fill(language, "story.silent", &[("ranks", ranges(&silent))])));
+    }
     if let Some(root) = analysis.story.root.filter(|root| !group.members.contains(root) && !group.went_on) {
         if matches!(finding.role, Role::Consequence | Role::Confirmation) {
             out.push_str(&format!(
@@ -287,6 +294,18 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
         }
     }
     out
+}
+
+/// Ranks below the highest one that did not report a timeout which the others did: the first place to look.
+fn silent_ranks(finding: &Finding, ranks: &[u32]) -> Vec<u32> {
+    let (true, Some(&last)) =
+        (finding.kind == Kind::Nccl && finding.cause == Cause::Timeout && ranks.len() >= LEAST_REPORTERS, ranks.last())
+    else {
+        return Vec::new();
+    };
+    let silent: Vec<u32> = (0..last).filter(|rank| ranks.binary_search(rank).is_err()).collect();
+    // Many gaps are ranks of other nodes, not suspects.
+    if silent.len() * 2 < ranks.len() { silent } else { Vec::new() }
 }
 
 /// The verdict in a few words for the end of a root-cause line; nothing for other findings.
@@ -306,6 +325,8 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
             }
         }
     };
+    let sure = finding.confidence == Confidence::High || finding.cause == Cause::Unknown;
+    let what = if sure { what } else { fill(language, "hint.likely", &[("what", what)]) };
     Some(fill(language, "hint.root", &[("what", what)]))
 }
 

@@ -30,7 +30,7 @@ const CUT_CLAUSE: usize = 48;
 /// A wrapped message spans at most this many lines ...
 const MOST_WRAPPED_LINES: usize = 14;
 /// ... and bytes.
-const MOST_WRAPPED_BYTES: usize = 8 << 10;
+const MOST_WRAPPED_BYTES: usize = 3 << 10;
 /// A wrapped message may begin this many lines above the line with the anchor.
 const MOST_WRAPPED_ABOVE: usize = 6;
 /// Matches of one page on one segment.
@@ -76,7 +76,7 @@ pub fn scan(text: &str, lines: &StrLines<'_>, rules: &Rules, keep_going: &dyn Fn
     while at < text.len() {
         let Some(hit) = gate.find(aho_corasick::Input::new(text).span(at..text.len())) else { break };
         line = lines.line_at(hit.start(), line);
-        Reader { lines, rules, line, above: OnceCell::new(), below: OnceCell::new() }.read(&mut out);
+        Reader { lines, rules, line, above: OnceCell::new(), near: OnceCell::new(), below: OnceCell::new() }.read(&mut out);
         at = lines.start(line + 1);
         since += 1;
         if since % PATIENCE == 0 && !keep_going() {
@@ -92,6 +92,7 @@ struct Reader<'a> {
     rules: &'a Rules,
     line: usize,
     above: OnceCell<Vec<Record>>,
+    near: OnceCell<Vec<Record>>,
     below: OnceCell<Vec<Record>>,
 }
 
@@ -171,7 +172,7 @@ impl Reader<'_> {
         }
         let before = out.len();
         let below = |count: usize| -> &[Record] {
-            let all = if look.step == 0 { look.below } else { self.below() };
+            let all = if look.step == 0 { look.below } else { self.below(count) };
             &all[..count.min(all.len())]
         };
         let here = Place { line: look.line, step: look.step };
@@ -272,12 +273,17 @@ impl Reader<'_> {
         self.above.get_or_init(|| (1..=LOOK_BACK.min(self.line)).map(|back| self.neighbour(self.line - back)).collect())
     }
 
-    /// The records below, nearest first.
-    fn below(&self) -> &[Record] {
-        self.below.get_or_init(|| {
-            let last = self.lines.count().min(self.line + 1 + MOST_CONTINUATION);
+    /// At least `count` records below, where there are so many, nearest first. Few are asked for more often than many.
+    fn below(&self, count: usize) -> &[Record] {
+        let read = |most: usize| {
+            let last = self.lines.count().min(self.line + 1 + most);
             (self.line + 1..last).map(|i| self.neighbour(i)).collect()
-        })
+        };
+        if count <= MOST_WRAPPED_LINES {
+            self.near.get_or_init(|| read(MOST_WRAPPED_LINES))
+        } else {
+            self.below.get_or_init(|| read(MOST_CONTINUATION))
+        }
     }
 
     /// A neighbouring line: what is seen of it last, when it has carriage returns.

@@ -165,8 +165,18 @@ fn pass(mut body: Vec<u8>, parcels: &Parcels) -> Option<Vec<u8>> {
             note(&format!("dropped a message of {} bytes: {error}", text.len()));
             None
         }
+        Ok(request) if request.id().is_some() && request.method().starts_with(RESERVED) => Some(renamed(&request)),
         _ => Some(text.into_bytes()),
     }
+}
+
+/// Methods that begin so may be ignored as notifications, not as requests; the library leaves both without an answer.
+const RESERVED: &str = "$/";
+
+/// The same request under a name that the library does not know, so that it is refused (-32601).
+fn renamed(request: &Request) -> Vec<u8> {
+    let body = serde_json::json!({"jsonrpc": "2.0", "id": request.id(), "method": format!("unknown {}", request.method())});
+    body.to_string().into_bytes()
 }
 
 /// A parcel before its text is made a rope, which needs the message's memory no longer.

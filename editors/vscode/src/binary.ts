@@ -10,7 +10,7 @@ import { homedir } from "node:os";
 import * as path from "node:path";
 import { otherPlatform } from "./platform";
 
-export const INSTALL_COMMAND = "cargo install trainwreck";
+export const INSTALL_COMMAND = "cargo install --locked --path trainwreck";
 
 /** Where a binary was found: the setting, inside the extension, on the PATH. */
 export type Source = "setting" | "bundled" | "path";

@@ -54,7 +54,7 @@ test("the first that answers wins, and failures are kept", async () => {
 });
 
 test("messages name the way out", () => {
-  assert.match(nothingStarts([], "linux x64"), /not found.*cargo install trainwreck/);
+  assert.match(nothingStarts([], "linux x64"), /not found.*cargo install --locked --path trainwreck/);
   const why = "it was built for another platform";
   const bundled = nothingStarts([{ source: "bundled", file: "/ext/server/trainwreck", why }], "linux arm64");
   assert.match(bundled, /inside the extension does not start on this machine \(linux arm64\).*cargo install/);

@@ -169,7 +169,9 @@ fn card(row: &str) -> Option<(f64, f64, f64)> {
     let gpu = name.trim().rsplit([' ', '#']).next()?.parse().ok()?;
     let start = text.find(|c: char| c.is_ascii_digit())?;
     let end = total.trim_start().find([',', ';', '(', '|']).map_or(total.len(), |at| at + (total.len() - total.trim_start().len()));
-    Some((gpu, size(&text[start..], None)?, size(&total[..end], None)?))
+    // PyTorch's scripts print GiB and call it GB: a card of 32 GB has 32 GiB.
+    let binary = |text: &str| Some(units::read(text, Some(Unit::Binary))?.0.bytes()? as f64);
+    Some((gpu, binary(&text[start..])?, binary(&total[..end])?))
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ local function check_binary(config)
   local binary = config.cmd[1]
   if vim.fn.executable(binary) == 0 then
     health.error(('"%s" is not executable'):format(binary), {
-      'Install it: cargo install trainwreck',
+      'Install it: cargo install --locked --path trainwreck',
       'Or set vim.g.trainwreck_cmd to the path of the binary before the plugin loads.',
     })
     return

@@ -17,7 +17,7 @@ function M.warn_without_binary()
     return
   end
   vim.notify_once(
-    ('trainwreck: cannot run "%s". Install it (cargo install trainwreck), or set '):format(
+    ('trainwreck: cannot run "%s". Install it (cargo install --locked --path trainwreck), or set '):format(
       vim.lsp.config.trainwreck.cmd[1]
     ) .. 'vim.g.trainwreck_cmd to its path. :checkhealth trainwreck tells more.',
     vim.log.levels.WARN
