@@ -1,5 +1,6 @@
 //! Files for the faces: bytes to text, rule pages of a workspace. The only module beside the faces that reads a disk.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,6 +8,9 @@ use crate::log::rules::{PageProblem, Rules};
 
 /// The largest user page that is read, in bytes.
 const MOST_PAGE_BYTES: u64 = 1 << 20;
+
+/// Pages of one workspace that are read at most.
+const MOST_PAGES: usize = 256;
 
 /// The folder of a workspace that holds its own rule pages.
 pub const USER_RULES: &str = ".trainwreck/rules";
@@ -20,6 +24,11 @@ pub fn load_rules(workspaces: &[PathBuf]) -> (Arc<Rules>, Vec<PageProblem>) {
         let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         found.retain(|file| file.extension().is_some_and(|ending| ending == "md"));
         found.sort();
+        if found.len() > MOST_PAGES {
+            let message = format!("{} pages in this folder; the first {MOST_PAGES} are read", found.len());
+            problems.push(PageProblem { file: found[MOST_PAGES].to_string_lossy().into_owned(), line: 1, message });
+            found.truncate(MOST_PAGES);
+        }
         for file in found {
             let name = file.to_string_lossy().into_owned();
             match read_page(&file) {
@@ -34,11 +43,18 @@ pub fn load_rules(workspaces: &[PathBuf]) -> (Arc<Rules>, Vec<PageProblem>) {
 }
 
 fn read_page(file: &Path) -> Result<String, String> {
-    let size = std::fs::metadata(file).map_err(|e| format!("cannot be read: {e}"))?.len();
-    if size > MOST_PAGE_BYTES {
-        return Err(format!("the page has {size} bytes; at most {MOST_PAGE_BYTES} are read"));
+    let problem = |e: std::io::Error| format!("cannot be read: {e}");
+    let data = std::fs::metadata(file).map_err(problem)?;
+    // A pipe would wait for ever and a device never end.
+    if !data.is_file() {
+        return Err("is no file".to_owned());
     }
-    std::fs::read_to_string(file).map_err(|e| format!("cannot be read: {e}"))
+    let mut text = String::new();
+    std::fs::File::open(file).map_err(problem)?.take(MOST_PAGE_BYTES + 1).read_to_string(&mut text).map_err(problem)?;
+    if text.len() as u64 > MOST_PAGE_BYTES {
+        return Err(format!("the page has more than {MOST_PAGE_BYTES} bytes"));
+    }
+    Ok(text)
 }
 
 /// Why bytes are no text.

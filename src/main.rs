@@ -65,7 +65,7 @@ fn is_closed_pipe(e: &anyhow::Error) -> bool {
 /// Prints the outcome of a command that only computes.
 fn print(outcome: &cli::fit::Outcome) -> anyhow::Result<i32> {
     use std::io::Write as _;
-    anstream::stderr().write_all(outcome.stderr.as_bytes())?;
-    anstream::stdout().write_all(outcome.stdout.as_bytes())?;
+    anstream::stderr().write_all(cli::printable(&outcome.stderr).as_bytes())?;
+    anstream::stdout().write_all(cli::printable(&outcome.stdout).as_bytes())?;
     Ok(i32::from(outcome.code))
 }

@@ -104,7 +104,7 @@ struct Complaints {
 
 impl Complaints {
     fn say(&mut self, message: &str) {
-        let _ = writeln!(anstream::stderr(), "trainwreck: {message}");
+        let _ = writeln!(anstream::stderr(), "trainwreck: {}", super::printable_line(message));
     }
 
     fn fail(&mut self, message: &str) {
@@ -134,7 +134,8 @@ fn gather(path: &Path, inputs: &mut Vec<Input>, complain: &mut Complaints) {
     for entry in walk.build() {
         match entry {
             Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_file()) => {
-                let small = entry.metadata().is_ok_and(|data| data.len() <= MOST_FOLDER_FILE);
+                // Empty ones are left out: those of /proc say so and never end.
+                let small = entry.metadata().is_ok_and(|data| (1..=MOST_FOLDER_FILE).contains(&data.len()));
                 if small && sniff::looks_like_log(&entry.path().to_string_lossy(), "", "") {
                     inputs.push(Input { path: Some(entry.into_path()), named: false });
                 }
@@ -223,7 +224,7 @@ fn read(input: &Input, complain: &mut Complaints) -> Option<(String, String)> {
         Ok(content) => Some((name, content)),
         Err(files::Binary) => {
             if input.named {
-                complain.say(&format!("{name}: not a text file, left out"));
+                complain.fail(&format!("{name}: not a text file, left out"));
             }
             None
         }

@@ -10,3 +10,16 @@ pub mod gpus;
 pub mod json;
 pub mod rules;
 pub mod text;
+
+/// Text of strangers for a terminal: control characters and those that turn the direction of writing are replaced.
+///
+/// Line feeds stay, since reports have several lines.
+pub fn printable(text: &str) -> String {
+    let bad = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().map(|c| if bad(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// The same on one line.
+pub fn printable_line(text: &str) -> String {
+    printable(text).replace('\n', " ")
+}

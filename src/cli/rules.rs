@@ -76,7 +76,11 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<i32> {
             Ok(0)
         }
         None => {
-            writeln!(anstream::stderr(), "trainwreck: no rule is called `{}`; `trainwreck rules` lists them", args.rule)?;
+            writeln!(
+                anstream::stderr(),
+                "trainwreck: no rule is called `{}`; `trainwreck rules` lists them",
+                super::printable_line(&args.rule)
+            )?;
             Ok(2)
         }
     }

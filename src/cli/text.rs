@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use super::{printable, printable_line};
 use crate::explain::texts::{Language, fill, text};
 use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
@@ -65,6 +66,8 @@ pub fn write(
         return Ok(());
     }
     summary.with_findings += 1;
+    let name = printable_line(name);
+    let name = name.as_str();
     let page = Page { name, analysis, lines, rules };
     if all {
         for index in 0..analysis.findings.len() {
@@ -139,7 +142,7 @@ impl Page<'_> {
         };
         let title = one_line(&explain::diagnostic_message(self.analysis, index));
         let label = explain::hint(self.analysis, index).unwrap_or_else(|| text(LANGUAGE, role_key(finding.role)).to_owned());
-        let answer = explain::answer_plain(finding, self.rules);
+        let answer = printable(&explain::answer_plain(finding, self.rules));
         let remedies = self.remedies(finding, with_remedies);
         let account = account(finding);
         let snippet = Snippet::source(shown.as_str())
@@ -163,7 +166,7 @@ impl Page<'_> {
             return None;
         }
         let lines: Vec<String> = items.iter().enumerate().map(|(i, item)| wrapped(&format!("{}. {}", i + 1, item.trim()))).collect();
-        Some(format!("{}\n{}", text(LANGUAGE, "report.do"), lines.join("\n")))
+        Some(printable(&format!("{}\n{}", text(LANGUAGE, "report.do"), lines.join("\n"))))
     }
 }
 
@@ -215,7 +218,7 @@ fn window(line: &str, start: usize, end: usize) -> (String, Range<usize>) {
     let to = floor_border(line, (from + WINDOW + 60).max(start + 20)).max(start);
     let end = floor_border(line, end).clamp(start, to);
     let mut shown = String::new();
-    let add = |shown: &mut String, part: &str| shown.extend(part.chars().map(|c| if c.is_control() { ' ' } else { c }));
+    let add = |shown: &mut String, part: &str| shown.push_str(&printable_line(part).replace(char::REPLACEMENT_CHARACTER, " "));
     if from > 0 {
         shown.push_str("... ");
     }
@@ -231,5 +234,5 @@ fn window(line: &str, start: usize, end: usize) -> (String, Range<usize>) {
 }
 
 fn one_line(message: &str) -> String {
-    message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    printable_line(message)
 }

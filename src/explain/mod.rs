@@ -237,7 +237,7 @@ pub fn ranges(ranks: &[u32]) -> String {
     let mut out: Vec<String> = Vec::new();
     let mut rest = ranks;
     while let Some(&first) = rest.first() {
-        let run = rest.iter().zip(first..).take_while(|(rank, expected)| **rank == *expected).count();
+        let run = rest.iter().enumerate().take_while(|(i, rank)| u64::from(**rank) == u64::from(first) + *i as u64).count();
         let last = rest[run - 1];
         out.push(if run == 1 { first.to_string() } else { format!("{first}-{last}") });
         rest = &rest[run..];

@@ -37,6 +37,8 @@ pub struct Record {
 
 /// A stack of prefixes is at most this deep.
 const MOST_PREFIXES: usize = 8;
+/// Ranks from this number on are no ranks.
+const MOST_RANKS: u32 = 1 << 24;
 /// One prefix is at most this long.
 const MOST_PREFIX_BYTES: usize = 160;
 /// Memory for the states of the prefix set, in bytes; with less it falls back to an engine many times slower.
@@ -196,7 +198,7 @@ fn peel(text: &str, prefix: &mut Prefix) -> Option<usize> {
         keep(&mut prefix.host, host);
         keep(&mut prefix.time, found.name("time").map(|m| m.as_str()));
         if prefix.rank.is_none() {
-            prefix.rank = found.name("rank").and_then(|m| m.as_str().parse().ok());
+            prefix.rank = found.name("rank").and_then(|m| m.as_str().parse().ok()).filter(|&rank| rank < MOST_RANKS);
         }
         return found.get(0).map(|whole| whole.len()).filter(|&length| length > 0);
     }

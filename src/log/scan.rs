@@ -3,7 +3,7 @@
 //! The matches of a line depend on that line, [`LOOK_BACK`] lines above and [`LOOK_AHEAD`] below, and on nothing else, so
 //! that a text scanned in pieces gives what it gives at once.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 
 use regex::{Captures, Regex};
 
@@ -76,7 +76,8 @@ pub fn scan(text: &str, lines: &StrLines<'_>, rules: &Rules, keep_going: &dyn Fn
     while at < text.len() {
         let Some(hit) = gate.find(aho_corasick::Input::new(text).span(at..text.len())) else { break };
         line = lines.line_at(hit.start(), line);
-        Reader { lines, rules, line, above: OnceCell::new(), near: OnceCell::new(), below: OnceCell::new() }.read(&mut out);
+        Reader { lines, rules, line, above: OnceCell::new(), first_match: Cell::new(0), near: OnceCell::new(), below: OnceCell::new() }
+            .read(&mut out);
         at = lines.start(line + 1);
         since += 1;
         if since % PATIENCE == 0 && !keep_going() {
@@ -92,6 +93,8 @@ struct Reader<'a> {
     rules: &'a Rules,
     line: usize,
     above: OnceCell<Vec<Record>>,
+    /// Matches found before the segment at hand.
+    first_match: Cell<usize>,
     near: OnceCell<Vec<Record>>,
     below: OnceCell<Vec<Record>>,
 }
@@ -117,6 +120,7 @@ impl Reader<'_> {
         if pages.is_empty() {
             return;
         }
+        self.first_match.set(out.len());
         let record = record::read(segment);
         let Some(messages) = clean::json_messages(&record.body) else {
             // Most lines match nothing, and reading the lines above costs more than to match.
@@ -211,7 +215,8 @@ impl Reader<'_> {
             }
             return;
         }
-        if out.len() > before || here.step == 0 {
+        // A line that says something by itself is hardly the middle of a message that begins above.
+        if out.len() > self.first_match.get() || here.step == 0 {
             return;
         }
         let above = self.above();
@@ -341,17 +346,9 @@ impl<'a> Joined<'a> {
                 break;
             }
             let body = record.body.text.as_str();
-            let mut start = None;
-            for (at, c) in body.char_indices().chain([(body.len(), ' ')]) {
-                match (start, c.is_whitespace()) {
-                    (None, false) => start = Some(at),
-                    (Some(from), true) => {
-                        joined.runs.push((joined.text.len(), i, from));
-                        joined.text.push_str(&body[from..at]);
-                        start = None;
-                    }
-                    _ => {}
-                }
+            for word in body.split_whitespace() {
+                joined.runs.push((joined.text.len(), i, word.as_ptr() as usize - body.as_ptr() as usize));
+                joined.text.push_str(word);
             }
             joined.records.push(record);
             if i == 0 {

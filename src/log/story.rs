@@ -7,6 +7,9 @@
 
 use std::cell::OnceCell;
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use super::finding::{Finding, Number, Span};
 use super::progress::{self, Progress};
 use super::rules::Rules;
@@ -24,6 +27,8 @@ pub struct Story {
     pub root: Option<usize>,
     /// Every finding stands in exactly one group; a group is one event.
     pub groups: Vec<Group>,
+    /// The group of each finding.
+    pub group_index: Vec<usize>,
     /// Where the numbers stopped being finite.
     pub onset: Option<Onset>,
     /// The last step that was reported, and its line.
@@ -33,7 +38,7 @@ pub struct Story {
 impl Story {
     /// The group that holds this finding.
     pub fn group_of(&self, finding: usize) -> Option<&Group> {
-        self.groups.iter().find(|group| group.members.contains(&finding))
+        self.groups.get(*self.group_index.get(finding)?)
     }
 }
 
@@ -75,6 +80,8 @@ const STEPS_ONWARD: usize = 3;
 const SUMMARY_LINES: usize = 4000;
 /// Precedence of what only follows other events.
 const FOLLOW_UP: u8 = 11;
+/// Ranks from this number on are no ranks.
+const MOST_RANKS: f64 = 16_777_216.0;
 /// Candidates whose aftermath is looked at.
 const MOST_CANDIDATES: usize = 64;
 
@@ -87,6 +94,12 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     }
     story.last_step = last_step(lines);
     story.groups = group(&findings, lines);
+    story.group_index = vec![0; findings.len()];
+    for (nth, group) in story.groups.iter().enumerate() {
+        for &member in &group.members {
+            story.group_index[member] = nth;
+        }
+    }
     story.onset = onset(&mut findings, &story, lines);
     story.root = root(&findings, &story);
     assign_roles(&mut findings, &story);
@@ -150,7 +163,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
         precedence: front.precedence,
         message: message(&front.title, &front.message, &numbers, &texts),
         span: m.span,
-        rank: whole("rank").map(|x| x as u32).or(m.prefix.rank),
+        rank: whole("rank").filter(|x| *x < MOST_RANKS).map(|x| x as u32).or(m.prefix.rank),
         step: whole("step").map(|x| x as u64),
         time: text("time").or_else(|| m.prefix.time.clone()),
         host: text("host").or_else(|| m.prefix.host.clone()),
@@ -166,7 +179,9 @@ fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
         let line = lines.line(i);
         let at = line.find("_ALLOC_CONF")?;
         let start = line[..at].rfind("PYTORCH").filter(|start| at - start < 16)?;
-        Some(line[start..at + "_ALLOC_CONF".len()].to_owned())
+        let name = &line[start..at + "_ALLOC_CONF".len()];
+        // Only the variable's own name may reach a hover or a shell line.
+        name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_').then(|| name.to_owned())
     })
 }
 
@@ -194,11 +209,14 @@ fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(Stri
 /// Findings of one rule and cause are one event, unless the run went on in between.
 fn group(findings: &[Finding], lines: &dyn Lines) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
+    let mut of_event: HashMap<EventKey<'_>, usize> = HashMap::new();
     for (i, finding) in findings.iter().enumerate() {
-        let same = groups.iter_mut().rev().find(|g| same_event(&findings[g.lead], finding));
-        match same {
-            Some(group) => group.members.push(i),
-            None => groups.push(Group { lead: i, members: vec![i], ..Group::default() }),
+        match of_event.entry(event_key(finding)) {
+            Entry::Occupied(group) => groups[*group.get()].members.push(i),
+            Entry::Vacant(place) => {
+                place.insert(groups.len());
+                groups.push(Group { lead: i, members: vec![i], ..Group::default() });
+            }
         }
     }
     let mut out = Vec::with_capacity(groups.len());
@@ -228,14 +246,21 @@ fn lead_of_summary(group: &Group, findings: &[Finding], lines: &dyn Lines) -> Op
     group.members.iter().copied().find(|&i| findings[i].span.line > heading)
 }
 
-fn same_event(a: &Finding, b: &Finding) -> bool {
-    if a.kind == Kind::Nan && b.kind == Kind::Nan {
-        // Non-finite values in the loss, in the gradient and in their hooks are one event; overflow lines are another.
-        return (a.cause == b.cause && a.severity == b.severity) || (is_non_finite(a) && is_non_finite(b));
+/// What makes two findings one event: rule, cause, severity, a number and a message where they tell events apart.
+type EventKey<'f> = (&'f str, Cause, Severity, Option<u64>, &'f str);
+
+fn event_key(f: &Finding) -> EventKey<'_> {
+    if is_non_finite(f) {
+        // Non-finite values in the loss, in the gradient and in their hooks are one event.
+        return ("non-finite", Cause::NanOnset, Severity::Error, None, "");
     }
-    // Reports with different numbers are different reports; Xids of one page are told apart by their number.
-    let differ = |name: &str| a.number(name).zip(b.number(name)).is_some_and(|(x, y)| x.value != y.value);
-    a.rule == b.rule && a.cause == b.cause && !differ("xid") && (a.kind != Kind::Report || a.message == b.message)
+    if f.kind == Kind::Nan {
+        return ("overflow", f.cause, f.severity, None, "");
+    }
+    // Reports with different numbers are different reports; Xids of one page are told apart by their number (a page of
+    // another name is about one Xid, which its other wordings do not print).
+    let xid = f.number("xid").filter(|_| f.rule.starts_with("xid")).map(|number| number.value.as_f64().to_bits());
+    (&f.rule, f.cause, f.severity, xid, if f.kind == Kind::Report { &f.message } else { "" })
 }
 
 fn is_non_finite(f: &Finding) -> bool {

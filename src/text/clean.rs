@@ -98,17 +98,19 @@ fn strip(piece: &str, base: usize) -> Segment {
     let mut rest = 0;
     while rest < piece.len() {
         let tail = &piece[rest..];
-        let next = match (memchr::memchr2(b'\x1b', b'\x08', tail.as_bytes()), tail.find("^[[")) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(a), None) => a,
-            (None, Some(b)) => b,
-            (None, None) => tail.len(),
-        };
+        let next = next_mark(tail.as_bytes());
         out.push(&tail[..next], base + rest);
         rest += next;
         rest += escape_length(&piece[rest..]);
     }
     out
+}
+
+/// Offset of the next escape, backspace or `^[[`; the end where there is none.
+fn next_mark(bytes: &[u8]) -> usize {
+    memchr::memchr3_iter(b'\x1b', b'\x08', b'^', bytes)
+        .find(|&at| bytes[at] != b'^' || bytes[at..].starts_with(b"^[["))
+        .unwrap_or(bytes.len())
 }
 
 /// Length of the escape at the start of `tail`: ANSI CSI and OSC sequences, their `^[` spelling, a backspace.
@@ -134,6 +136,9 @@ fn escape_length(tail: &str) -> usize {
         None => bytes.len(),
     }
 }
+
+/// An escape inside a JSON string is at most this long.
+const MOST_ESCAPE: usize = 64;
 
 /// Keys under which JSON log writers put the message.
 const MESSAGE_KEYS: [&str; 9] = ["message", "msg", "log", "text", "exc_info", "exception", "error", "stack_trace", "content"];
@@ -196,6 +201,7 @@ fn unescape(segment: &Segment, open: usize, out: &mut Vec<Segment>) {
                     // Colour codes come escaped as well.
                     Some('\x1b') => {
                         let rest = segment.text.get(at + 6..).unwrap_or_default();
+                        let rest = &rest[..floor_border(rest, MOST_ESCAPE)];
                         let length = escape_length(&format!("\x1b{rest}")).saturating_sub(1);
                         (String::new(), 6 + length)
                     }

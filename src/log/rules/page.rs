@@ -13,6 +13,13 @@ use crate::log::vocabulary::{Cause, Confidence, Kind, Role, Severity};
 /// The most lines a message may run on over.
 pub const MOST_CONTINUATION: usize = 40;
 
+/// Patterns and vetoes of a page at most, each.
+const MOST_PATTERNS: usize = 40;
+/// Anchors of a page at most.
+const MOST_ANCHORS: usize = 120;
+/// Compiled size of one pattern at most, in bytes.
+const MOST_PATTERN_SIZE: usize = 4 << 20;
+
 /// A mistake in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageProblem {
@@ -173,8 +180,10 @@ impl Page {
         if front.anchors.is_empty() || front.anchors.iter().any(|anchor| anchor.trim().chars().count() < 2) {
             return Err((line_of("anchors"), "a page needs anchors of at least two characters".to_owned()));
         }
-        if front.patterns.is_empty() {
-            return Err((line_of("patterns"), "a page needs at least one pattern".to_owned()));
+        if !(1..=MOST_PATTERNS).contains(&front.patterns.len()) || front.unless.len() > MOST_PATTERNS || front.anchors.len() > MOST_ANCHORS
+        {
+            let message = format!("a page has 1 to {MOST_PATTERNS} patterns, as many vetoes at most, and at most {MOST_ANCHORS} anchors");
+            return Err((line_of("patterns"), message));
         }
         if !(1..=11).contains(&front.precedence) {
             return Err((line_of("precedence"), "precedence is 1 to 11".to_owned()));
@@ -270,7 +279,7 @@ fn next_heading(rest: &str) -> Option<usize> {
 }
 
 fn compile(pattern: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(&ascii(pattern, false)).size_limit(4 << 20).build()
+    RegexBuilder::new(&ascii(pattern, false)).size_limit(MOST_PATTERN_SIZE).build()
 }
 
 /// A pattern whose digits and word borders are ASCII ones, its word characters too when `words` says so.
