@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::cards::Card;
 use super::fit_json::verdict;
+use crate::log::units::grouped;
 use crate::model::plan::{self, Plan};
 use crate::model::training::{Checkpointing, Engine, Setup, Task};
 use crate::model::{Model, fit, kv_cache, remedies};
@@ -160,19 +161,6 @@ fn changes(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {
         let mark = if one.fits { "fits" } else { "too large" };
         let _ = writeln!(out, "  {mark:<10} {:>11}  {} ({}); {}", size(one.total), one.change, one.flags, one.cost);
     }
-}
-
-/// A number with its digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// Bytes in the binary unit that suits them.

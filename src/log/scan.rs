@@ -180,13 +180,8 @@ impl Reader<'_> {
             &all[..count.min(all.len())]
         };
         let here = Place { line: look.line, step: look.step };
-        if page.front.continues > 0 {
-            let joined = Joined::new(record, below(page.front.continues), '\n');
-            self.all_matches(index, &compiled.patterns, &joined, body.len(), here, record, out);
-        } else {
-            let joined = Joined::new(record, &[], '\n');
-            self.all_matches(index, &compiled.patterns, &joined, body.len(), here, record, out);
-        }
+        let rest = if page.front.continues > 0 { below(page.front.continues) } else { &[] };
+        self.all_matches(index, &compiled.patterns, &Joined::new(record, rest, '\n'), here, out);
         if !page.front.wraps {
             return;
         }
@@ -206,7 +201,7 @@ impl Reader<'_> {
         let below = &below[..below.iter().take_while(|line| !line.body.text.is_empty()).count()];
         let joined = Joined::squeezed(record, below);
         let mut found = Vec::new();
-        self.all_matches(index, patterns, &joined, joined.first_length(), here, record, &mut found);
+        self.all_matches(index, patterns, &joined, here, &mut found);
         if let Some(wrapped) = found.into_iter().next() {
             match out[before..].iter().position(|m| m.span.start == wrapped.span.start && m.span.line == wrapped.span.line) {
                 Some(at) if out[before + at].captures.len() < wrapped.captures.len() => out[before + at] = wrapped,
@@ -231,7 +226,7 @@ impl Reader<'_> {
             let joined = Joined::squeezed(start, &rest);
             let there = Place { line: here.line - back, step: 1 };
             let mut found = Vec::new();
-            self.all_matches(index, patterns, &joined, joined.first_length(), there, start, &mut found);
+            self.all_matches(index, patterns, &joined, there, &mut found);
             if let Some(mut wrapped) = found.into_iter().find(|m| m.span.end_line >= here.line) {
                 if !page.compiled().unless.iter().any(|veto| veto.is_match(&start.body.text)) && !record::is_echo(start, &above[back..]) {
                     wrapped.line = here.line;
@@ -242,29 +237,19 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds the matches that begin in the first `first` bytes of a joined text.
-    #[allow(clippy::too_many_arguments)]
-    fn all_matches(
-        &self,
-        page: usize,
-        patterns: &[Regex],
-        joined: &Joined,
-        first: usize,
-        place: Place,
-        record: &Record,
-        out: &mut Vec<Match>,
-    ) {
+    /// Adds the matches that begin in the first record of a joined text.
+    fn all_matches(&self, page: usize, patterns: &[Regex], joined: &Joined, place: Place, out: &mut Vec<Match>) {
         for pattern in patterns {
             let before = out.len();
             for found in pattern.captures_iter(&joined.text).take(MOST_MATCHES) {
-                let Some(whole) = found.get(0).filter(|whole| whole.start() < first.max(1) && !whole.is_empty()) else { continue };
+                let Some(whole) = found.get(0).filter(|whole| whole.start() < joined.first.max(1) && !whole.is_empty()) else { continue };
                 out.push(Match {
                     page,
                     line: place.line,
                     span: joined.span(whole.range(), place),
                     length: whole.len(),
                     captures: captures(pattern, &found, joined, place),
-                    prefix: record.prefix.clone(),
+                    prefix: joined.records[0].prefix.clone(),
                 });
             }
             if out.len() > before {
@@ -356,10 +341,6 @@ impl<'a> Joined<'a> {
             }
         }
         joined
-    }
-
-    fn first_length(&self) -> usize {
-        self.first
     }
 
     fn locate(&self, at: usize) -> (usize, usize) {

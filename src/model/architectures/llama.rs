@@ -158,20 +158,25 @@ pub fn arcee(c: Section<'_>, request: Request) -> Result<Parts> {
     dense.build(c, d, &default, request)
 }
 
-/// jais2: biases everywhere, a feed-forward layer without a gate, biased LayerNorms.
-pub fn jais2(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([150272, 3328, 26624, 32, 26, 0, 0, 8192], false);
-    let d = Dimensions::read(c, &default)?;
-    let bias = c.bool("attention_bias", true)?;
+/// A feed-forward layer without a gate, biased LayerNorms; `bias` is the family's own default for the linear layers.
+fn plain_mlp(c: Section<'_>, request: Request, default: &Defaults, bias: bool) -> Result<Parts> {
+    let d = Dimensions::read(c, default)?;
+    let attention_bias = c.bool("attention_bias", bias)?;
     let dense = Dense {
-        attention: d.attention().biases(bias, bias),
+        attention: d.attention().biases(attention_bias, attention_bias),
         mlp: Mlp::Plain("up_proj", "down_proj"),
-        mlp_bias: c.bool("mlp_bias", true)?,
+        mlp_bias: c.bool("mlp_bias", bias)?,
         norm: Norm::WeightBias,
         last_norm: Norm::WeightBias,
         ..Dense::new(&d)
     };
-    dense.build(c, d, &default, request)
+    dense.build(c, d, default, request)
+}
+
+/// jais2: biases everywhere, a feed-forward layer without a gate, biased LayerNorms.
+pub fn jais2(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([150272, 3328, 26624, 32, 26, 0, 0, 8192], false);
+    plain_mlp(c, request, &default, true)
 }
 
 /// exaone4: normalised queries and keys, norms after the sub-layers, three sliding layers to a full one.
@@ -256,17 +261,7 @@ pub fn stablelm(c: Section<'_>, request: Request) -> Result<Parts> {
 /// nemotron (third and fourth generation): a feed-forward layer without a gate, biased LayerNorms.
 pub fn nemotron(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([256000, 6144, 24576, 32, 48, 0, 0, 4096], false);
-    let d = Dimensions::read(c, &default)?;
-    let bias = c.bool("attention_bias", false)?;
-    let dense = Dense {
-        attention: d.attention().biases(bias, bias),
-        mlp: Mlp::Plain("up_proj", "down_proj"),
-        mlp_bias: c.bool("mlp_bias", false)?,
-        norm: Norm::WeightBias,
-        last_norm: Norm::WeightBias,
-        ..Dense::new(&d)
-    };
-    dense.build(c, d, &default, request)
+    plain_mlp(c, request, &default, false)
 }
 
 /// starcoder2: biases everywhere by default, biased LayerNorms.
