@@ -1,5 +1,8 @@
 //! Reading logs: what each line says, and the story of the run.
 
+mod aftermath;
+pub mod blocks;
+mod build;
 pub mod document;
 pub mod finding;
 pub mod progress;

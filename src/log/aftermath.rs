@@ -1,0 +1,77 @@
+//! What went on around a finding: step lines after it, the last step of the run, the first non-finite number.
+
+use std::cell::OnceCell;
+
+use super::finding::Finding;
+use super::progress::{self, Progress};
+use super::story::{Onset, Story, is_non_finite};
+use super::vocabulary::Cause;
+use crate::text::Lines;
+
+/// Lines searched above a non-finite value for the last finite one.
+const ONSET_LINES: usize = 2000;
+/// Lines searched below a finding for progress.
+const AFTER_LINES: usize = 4000;
+/// Lines searched from the end of the text for the last step.
+const LAST_STEP_LINES: usize = 400;
+/// Step lines with rising steps that show that the run went on.
+pub(super) const STEPS_ONWARD: usize = 3;
+
+/// Do step lines with finite losses and rising steps follow line `after`?
+pub(super) fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
+    let last = lines.count().min(after + 1 + AFTER_LINES).min(until);
+    // Looked for only when a step below asks for it.
+    let before = OnceCell::new();
+    let step_before = || *before.get_or_init(|| (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step));
+    let mut seen: Vec<u64> = Vec::new();
+    let mut with_loss = 0;
+    for i in after + 1..last {
+        let Some(now) = progress::of_line(lines, i) else { continue };
+        match now {
+            Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
+            Progress { loss: Some(_), step: None } => with_loss += 1,
+            Progress { step: Some(step), .. } => {
+                let rises = seen.last().copied().or_else(&step_before).is_none_or(|last| step > last);
+                if rises {
+                    seen.push(step);
+                }
+            }
+            Progress { step: None, loss: None } => {}
+        }
+        if seen.len() >= STEPS_ONWARD || with_loss >= STEPS_ONWARD {
+            return true;
+        }
+    }
+    false
+}
+
+/// The last step that was reported, and its line.
+pub(super) fn last_step(lines: &dyn Lines) -> Option<(u64, usize)> {
+    let count = lines.count();
+    (count.saturating_sub(LAST_STEP_LINES)..count).rev().find_map(|i| Some((progress::of_line(lines, i)?.step?, i)))
+}
+
+/// Finds the first non-finite value and the last finite one above it.
+pub(super) fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<Onset> {
+    let group = story.groups.iter().find(|group| !group.went_on && is_non_finite(&findings[group.lead]))?;
+    let finding = group.lead;
+    let line = findings[finding].span.line;
+    let step = findings[finding].step.or_else(|| progress::of_line(lines, line)?.step);
+    let last = (line.saturating_sub(ONSET_LINES)..line).rev().find_map(|i| {
+        let progress = progress::of_line(lines, i)?;
+        progress.loss.is_some_and(f64::is_finite).then_some((i, progress.step))
+    });
+    // Step lines only (two exceptions of one run tell nothing about its past), not from the first step on, and not where
+    // the loss itself was still finite.
+    let reported = group.members.iter().any(|&i| progress::of_line(lines, findings[i].span.line).is_some() || findings[i].step.is_some());
+    let inside = reported
+        && step.is_none_or(|step| step > 1)
+        && progress::of_line(lines, line).and_then(|progress| progress.loss).is_none_or(|loss| !loss.is_finite());
+    let first = &mut findings[finding];
+    first.step = step;
+    if last.is_none() && inside && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
+        // The log begins inside the event: the onset is above what is seen.
+        first.cause = Cause::NanOngoing;
+    }
+    Some(Onset { finding, last_finite_line: last.map(|l| l.0), last_finite_step: last.and_then(|l| l.1), step })
+}
