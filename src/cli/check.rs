@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use super::{json, text};
+use super::{github, json, markdown, sarif, text};
+use crate::explain::post_mortem::Part;
 use crate::files;
 use crate::log::rules::Rules;
 use crate::log::vocabulary::Severity;
 use crate::log::{Analysis, analyze, sniff};
 use crate::text::StrLines;
+use crate::text::redact::Redactor;
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -33,6 +35,9 @@ pub struct CheckArgs {
     /// Show every finding, not only the first of each event
     #[arg(long)]
     pub all: bool,
+    /// Mask user names, host names, home paths, addresses and tokens before anything is read
+    #[arg(long)]
+    pub redact: bool,
 }
 
 /// Output formats.
@@ -44,6 +49,12 @@ pub enum Format {
     Json,
     /// One object per finding and line
     Jsonl,
+    /// The post-mortem of each file, for an issue tracker
+    Markdown,
+    /// SARIF 2.1.0, for code-scanning viewers
+    Sarif,
+    /// Workflow commands that GitHub draws as annotations
+    Github,
 }
 
 /// Severities as flags.
@@ -157,12 +168,18 @@ fn write_all(
     let mut found = false;
     let mut reports = Vec::new();
     let mut summary = text::Summary::default();
+    let mut annotations = github::Annotations::default();
+    let mut redactor = args.redact.then(|| learn(inputs));
     let show_progress = inputs.len() > 8 && std::io::stderr().is_terminal();
     for (i, input) in inputs.iter().enumerate() {
         if show_progress {
             let _ = write!(anstream::stderr(), "\r\x1b[Ktrainwreck: {}/{} files", i + 1, inputs.len());
         }
-        let Some((name, content)) = read(input, complain) else { continue };
+        let Some((mut name, mut content)) = read(input, complain) else { continue };
+        if let Some(redactor) = &mut redactor {
+            redactor.learn(&content);
+            (name, content) = (redactor.apply(&name), redactor.apply(&content));
+        }
         if !input.named && sniff::is_document(head(&content)) {
             continue;
         }
@@ -178,6 +195,12 @@ fn write_all(
                     out.write_all(b"\n")?;
                 }
             }
+            Format::Markdown => {
+                let part = Part { name: None, analysis: &analysis, lines: Some(&lines) };
+                markdown::write(out, &name, &[part], analysis.story.root.map(|root| (0, root)), rules)?;
+            }
+            Format::Sarif => reports.extend(sarif::results(&name, &analysis, &lines)),
+            Format::Github => annotations.write(out, &name, &analysis, &lines)?,
         }
     }
     if show_progress {
@@ -188,10 +211,28 @@ fn write_all(
             serde_json::to_writer_pretty(&mut *out, &reports)?;
             out.write_all(b"\n")?;
         }
+        Format::Sarif => {
+            serde_json::to_writer_pretty(&mut *out, &sarif::document(reports, rules))?;
+            out.write_all(b"\n")?;
+        }
         Format::Text => summary.write(out)?,
-        Format::Jsonl => {}
+        Format::Github => annotations.finish(out)?,
+        Format::Jsonl | Format::Markdown => {}
     }
     Ok(found)
+}
+
+/// The names that the paths and files show, so that each is masked in all of them.
+fn learn(inputs: &[Input]) -> Redactor {
+    let mut redactor = Redactor::default();
+    for path in inputs.iter().filter_map(|input| input.path.as_deref()) {
+        redactor.learn(&path.to_string_lossy());
+        // What cannot be read is reported when it is its turn.
+        if let Some(content) = std::fs::read(path).ok().and_then(|bytes| files::decode(bytes).ok()) {
+            redactor.learn(&content);
+        }
+    }
+    redactor
 }
 
 /// The beginning of a text, enough to tell a log from a document.

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::{printable, printable_line};
+use super::{post_mortem, printable, printable_line};
+use crate::explain::post_mortem::Part;
 use crate::explain::texts::{Language, fill, text};
 use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
@@ -87,13 +88,14 @@ pub fn write(
         }
         page.list(out, "report.also", |f| f.severity == Severity::Info)?;
     }
-    if let Some((step, line)) = analysis.story.last_step {
-        writeln!(out, "{}: {step} ({name}:{})", text(LANGUAGE, "report.last-step"), line + 1)?;
-    }
     let hidden = analysis.findings.len() - analysis.story.groups.len();
     if !all && hidden > 0 {
         writeln!(out, "{}", fill(LANGUAGE, "report.hidden", &[("count", hidden.to_string())]))?;
     }
+    writeln!(out)?;
+    let part = Part { name: None, analysis, lines: Some(lines) };
+    let rows = explain::post_mortem::rows(&[part], analysis.story.root.map(|root| (0, root)), rules);
+    post_mortem::write(out, &rows)?;
     writeln!(out)
 }
 

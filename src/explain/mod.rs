@@ -5,6 +5,7 @@
 pub mod config;
 pub mod device_oom;
 pub mod markdown;
+pub mod post_mortem;
 pub mod texts;
 
 use crate::log::finding::{Finding, Number, Span};

@@ -123,10 +123,7 @@ fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
 fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
     let value = |name: &str| -> Option<String> {
         if let Some(number) = numbers.iter().find(|n| n.name == name) {
-            return Some(match number.unit {
-                units::Unit::Ms => units::duration(number.value.as_f64()),
-                _ => number.shown(),
-            });
+            return Some(number.shown());
         }
         texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone())
     };
