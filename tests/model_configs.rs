@@ -49,6 +49,24 @@ fn counts_bytes_and_cache_of_known_models_are_exact() {
 }
 
 #[test]
+fn configs_of_real_models_have_nothing_wrong() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        if path.extension().is_none_or(|end| end != "json") {
+            continue;
+        }
+        let root = model::json::parse(&text).unwrap();
+        let Ok(read) = model::from_section(model::config::Section::new(&root)) else { continue };
+        let checks = model::checks::checks(&root, &read, &model::checks::Around::default());
+        found.extend(checks.into_iter().map(|check| format!("{}: {:?}", path.display(), check.problem)));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
 fn every_config_of_the_folder_is_in_the_table() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/configs");
     let table = std::fs::read_to_string(folder.join("expected.tsv")).unwrap();

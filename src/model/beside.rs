@@ -13,21 +13,50 @@ pub struct WeightsIndex {
     pub total_span: Span,
     /// Number of tensors.
     pub tensors: usize,
-    /// Whether the head is stored; a tied model stores none.
-    pub has_head: bool,
+    /// Name of the stored head; a tied model usually stores none.
+    pub head: Option<String>,
+    /// Whether an input embedding of words is stored.
+    pub has_embedding: bool,
+    /// Layers of the language model: one more than the largest index; none where no name has one.
+    pub layers: Option<u64>,
 }
+
+/// Names of the module before `weight` by which classes store the head.
+const HEADS: &[&str] = &["lm_head", "embed_out", "output_layer"];
+/// Words in the name of a tensor that does not belong to the language model's stack.
+const OTHER_STACKS: &[&str] = &["visual", "vision", "vit", "audio", "encoder", "mtp", "image", "tower", "speech", "talker", "token2wav"];
 
 /// Reads an index of weights.
 pub fn weights_index(c: Section<'_>) -> Result<WeightsIndex> {
     let metadata = c.section("metadata");
     let total_span = metadata.node("total_size").map_or_else(|| c.span(), |(_, node)| node.span.clone());
     let map = c.section("weight_map");
+    let names = || map.members().map(|(name, _)| name);
+    let module_is = |name: &str, modules: &[&str]| {
+        let mut words = name.rsplit('.');
+        words.next();
+        words.next().is_some_and(|module| modules.contains(&module))
+    };
+    let head = names().find(|name| module_is(name, HEADS) || *name == "output.weight" || *name == "head.weight");
+    let embeddings = ["embed_tokens", "wte", "tok_embeddings", "embed_in", "word_embeddings", "embeddings", "embedding"];
     Ok(WeightsIndex {
         total_bytes: bytes(metadata, "total_size"),
         total_span,
         tensors: map.members().count(),
-        has_head: map.members().any(|(name, _)| name == "lm_head.weight" || name.ends_with(".lm_head.weight")),
+        head: head.map(str::to_owned),
+        has_embedding: names().any(|name| module_is(name, &embeddings)),
+        layers: names().filter_map(layer_of).max().map(|last| last.saturating_add(1)),
     })
+}
+
+/// Index of the layer of the language model to which a tensor belongs: the number behind `layers`, `h` or `blocks`.
+fn layer_of(name: &str) -> Option<u64> {
+    let words: Vec<&str> = name.split('.').collect();
+    if words.iter().any(|word| OTHER_STACKS.iter().any(|other| word.contains(other))) {
+        return None;
+    }
+    let at = words.iter().position(|word| matches!(*word, "layers" | "h" | "blocks"))?;
+    words.get(at + 1)?.parse().ok()
 }
 
 /// A number of bytes, which may exceed what is sensible for a size.
@@ -152,7 +181,7 @@ mod tests {
         let node =
             parse(r#"{"metadata": {"total_size": 16060522496}, "weight_map": {"lm_head.weight": "a", "model.norm.weight": "a"}}"#).unwrap();
         let index = weights_index(Section::new(&node)).unwrap();
-        assert_eq!((index.total_bytes, index.tensors, index.has_head), (Some(16_060_522_496), 2, true));
+        assert_eq!((index.total_bytes, index.tensors, index.head.as_deref()), (Some(16_060_522_496), 2, Some("lm_head.weight")));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 pub mod adapter;
 pub mod architectures;
 pub mod beside;
+pub mod checks;
 pub mod config;
 pub mod documents;
 pub mod fit;
