@@ -103,6 +103,9 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Langu
         // The first sentence stands above; the rest of the meaning follows it.
         _ => parts.extend(rest_of_meaning(page, finding)),
     }
+    if let Some(frame) = finding.text("frame") {
+        parts.push(fill(language, "section.frame", &[("frame", markdown::code(frame))]));
+    }
     let list = |key: &str, heading: &str| -> Option<String> {
         let items = markdown::fitting(page.section(heading), finding);
         (!items.is_empty()).then(|| {

@@ -11,6 +11,7 @@ pub mod rules;
 pub mod scan;
 pub mod sniff;
 pub mod story;
+mod uncaught;
 pub mod units;
 pub mod verdict;
 pub mod vocabulary;
