@@ -68,6 +68,10 @@ pub fn read(text: &str) -> Result<Model> {
 
 /// Reads a config that is already parsed.
 pub fn from_section(root: Section<'_>) -> Result<Model> {
+    root.check_keys()?;
+    for (_, node) in root.members().filter(|(name, _)| name.ends_with("_config")) {
+        Section::new(node).check_keys()?;
+    }
     let class = root.strings("architectures").first().copied().unwrap_or("");
     let model_type = architectures::model_type(root, class);
     let source = Source { root, class, model_type: &model_type };
