@@ -3,13 +3,29 @@
 //! A page's pattern finds the first line (or, for a traceback, the last one); the reader its front matter names reads the
 //! lines around it. A reader sees the whole text, and reads a bounded number of lines of it.
 
+mod memory_summary;
+mod row;
+
 use super::finding::Number;
 use super::scan::Match;
 use super::vocabulary::{Cause, Severity};
 use crate::text::Lines;
 
+/// A reader: the block at a match, or nothing.
+type Reader = fn(&Match, &dyn Lines) -> Option<Block>;
+
+/// The readers by the names that pages use.
+const READERS: &[(&str, Reader)] = &[("memory-summary", memory_summary::read)];
+
+/// Is there a reader of this name?
+pub fn exists(name: &str) -> bool {
+    READERS.iter().any(|(reader, _)| *reader == name)
+}
+
 /// The readers that pages may name.
-pub const NAMES: &[&str] = &[];
+pub fn names() -> impl Iterator<Item = &'static str> {
+    READERS.iter().map(|(name, _)| *name)
+}
 
 /// What a block says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -28,6 +44,13 @@ pub struct Block {
 
 /// Calls the reader of this name; `None` when there is no such reader or no such block at the match.
 pub fn read(name: &str, m: &Match, lines: &dyn Lines) -> Option<Block> {
-    let _ = (name, m, lines);
-    None
+    let (_, reader) = READERS.iter().find(|(reader, _)| *reader == name)?;
+    reader(m, lines)
+}
+
+/// A match at one place, for the readers' tests.
+#[cfg(test)]
+fn match_at(line: usize, end: usize) -> Match {
+    let span = super::finding::Span { line, start: 0, end_line: line, end };
+    Match { page: 0, line, span, length: end, captures: Vec::new(), prefix: super::record::Prefix::default() }
 }
