@@ -4,6 +4,8 @@
 //! lines around it. A reader sees the whole text, and reads a bounded number of lines of it.
 
 mod memory_summary;
+mod nvidia_query;
+mod nvidia_smi;
 mod row;
 
 use super::finding::Number;
@@ -15,7 +17,14 @@ use crate::text::Lines;
 type Reader = fn(&Match, &dyn Lines) -> Option<Block>;
 
 /// The readers by the names that pages use.
-const READERS: &[(&str, Reader)] = &[("memory-summary", memory_summary::read)];
+const READERS: &[(&str, Reader)] = &[
+    ("memory-summary", memory_summary::read),
+    ("nvidia-smi-card", nvidia_smi::read_card),
+    ("nvidia-smi-head", nvidia_smi::read_head),
+    ("nvidia-query-heat", nvidia_query::read_heat),
+    ("nvidia-query-ecc", nvidia_query::read_ecc),
+    ("nvidia-query-memory", nvidia_query::read_memory),
+];
 
 /// Is there a reader of this name?
 pub fn exists(name: &str) -> bool {

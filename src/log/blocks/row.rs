@@ -130,7 +130,7 @@ mod tests {
         let cells = row.cells();
         assert_eq!(cells.iter().map(|cell| row.get(cell)).collect::<Vec<_>>(), ["Allocated memory", "6144 MiB", "7"]);
         let number = row.number("allocated", cells[1].clone(), Unit::Binary).unwrap();
-        assert_eq!((number.value, number.span.map(|span| (span.start, span.end))), (Value::Bytes(6144 << 20), Some((35, 43))));
+        assert_eq!((number.value, number.span.map(|span| (span.start, span.end))), (Value::Bytes(6144 << 20), Some((36, 44))));
     }
 
     #[test]
