@@ -263,7 +263,9 @@ pub fn at_line(findings: &[Finding], line: usize) -> impl Iterator<Item = (usize
 
 /// The smallest number or finding at a position.
 pub fn at_position(findings: &[Finding], line: usize, column: usize) -> Option<usize> {
-    at_line(findings, line).filter(|(_, finding)| finding.span.holds(line, column)).map(|(i, _)| i).next()
+    let extent = |span: Span| (span.end_line - span.line, span.end.saturating_sub(span.start));
+    let here = at_line(findings, line).filter(|(_, finding)| finding.span.holds(line, column));
+    here.min_by_key(|(_, finding)| extent(finding.span)).map(|(i, _)| i)
 }
 
 /// The span of a number that holds this position.
