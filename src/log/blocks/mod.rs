@@ -7,6 +7,7 @@ mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
 mod row;
+mod torchrun;
 
 use super::finding::Number;
 use super::scan::Match;
@@ -24,6 +25,7 @@ const READERS: &[(&str, Reader)] = &[
     ("nvidia-query-heat", nvidia_query::read_heat),
     ("nvidia-query-ecc", nvidia_query::read_ecc),
     ("nvidia-query-memory", nvidia_query::read_memory),
+    ("torchrun-summary", torchrun::read),
 ];
 
 /// Is there a reader of this name?
