@@ -3,6 +3,7 @@
 //! A page's pattern finds the first line (or, for a traceback, the last one); the reader its front matter names reads the
 //! lines around it. A reader sees the whole text, and reads a bounded number of lines of it.
 
+mod bfc;
 mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
@@ -26,6 +27,8 @@ const READERS: &[(&str, Reader)] = &[
     ("nvidia-query-ecc", nvidia_query::read_ecc),
     ("nvidia-query-memory", nvidia_query::read_memory),
     ("torchrun-summary", torchrun::read),
+    ("bfc-message", bfc::read_message),
+    ("bfc-dump", bfc::read_dump),
 ];
 
 /// Is there a reader of this name?
