@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(number(&block, "reserved_unallocated"), 4096.0 * 1048576.0);
         assert_eq!(number(&block, "releasable"), 1024.0 * 1048576.0);
         assert_eq!((number(&block, "segments"), number(&block, "small_segments")), (812_000.0, 41.0));
-        assert_eq!(block.end, (11, 5));
+        assert_eq!(block.end, (12, 5));
         let quiet = summary(&rows.replace("3072 MiB", "64 MiB")).unwrap();
         assert_eq!((quiet.cause, quiet.severity), (None, None));
         assert!(summary("step 2").is_none());

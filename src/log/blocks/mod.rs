@@ -3,10 +3,12 @@
 //! A page's pattern finds the first line; the reader its front matter names reads the
 //! lines around it. A reader sees the whole text, and reads a bounded number of lines of it.
 
+mod bfc;
 mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
 mod row;
+mod torchrun;
 mod traceback;
 
 use super::finding::Number;
@@ -25,6 +27,9 @@ const READERS: &[(&str, Reader)] = &[
     ("nvidia-query-heat", nvidia_query::read_heat),
     ("nvidia-query-ecc", nvidia_query::read_ecc),
     ("nvidia-query-memory", nvidia_query::read_memory),
+    ("torchrun-summary", torchrun::read),
+    ("bfc-message", bfc::read_message),
+    ("bfc-dump", bfc::read_dump),
     ("traceback", traceback::read),
 ];
 
