@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::aftermath::{STEPS_ONWARD, last_step, onset, went_on};
+use super::divergence::Divergence;
 use super::finding::{Finding, Number, Span};
 use super::rules::Rules;
 use super::scan::Match;
@@ -52,7 +53,7 @@ pub struct Group {
 }
 
 /// The first non-finite number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Onset {
     /// The finding.
     pub finding: usize,
@@ -62,6 +63,8 @@ pub struct Onset {
     pub last_finite_step: Option<u64>,
     /// The step of the first non-finite value.
     pub step: Option<u64>,
+    /// Where the loss or the gradient norm left its band before.
+    pub divergence: Option<Divergence>,
 }
 
 /// Lines of a launcher's summary that are looked through.
