@@ -9,6 +9,7 @@ pub mod finding;
 pub mod progress;
 pub mod record;
 pub mod rules;
+pub mod run;
 pub mod scan;
 pub mod sniff;
 pub mod story;
