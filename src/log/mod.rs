@@ -9,6 +9,7 @@ pub mod progress;
 pub mod record;
 pub mod rules;
 pub mod scan;
+pub mod settings;
 pub mod sniff;
 pub mod story;
 mod uncaught;
