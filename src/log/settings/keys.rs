@@ -91,7 +91,7 @@ const SENTENCES: &[(&str, Setting, &str)] = &[
     ("under default dtype", Setting::LoadDtype, ""),
     ("Gradient checkpointing enabled", Setting::Checkpointing, "true"),
     ("is incompatible with gradient checkpointing", Setting::Checkpointing, "true"),
-    ("Upcasting trainable params to float32", Setting::LoadDtype, "float32"),
+    ("Upcasting trainable params to float32", Setting::Upcast, "true"),
     ("Quantizing model to 4 bit", Setting::FourBit, "true"),
     ("All distributed processes registered. Starting with", Setting::Gpus, ""),
 ];

@@ -51,6 +51,8 @@ pub enum Setting {
     Dtype,
     /// Dtype in which the weights were made or loaded.
     LoadDtype,
+    /// What is trained was cast to 32 bits.
+    Upcast,
     /// Name of the optimiser.
     Optimizer,
     /// Whether layers are computed again.
