@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::aftermath::{STEPS_ONWARD, last_step, onset, went_on};
+use super::divergence::Divergence;
 use super::finding::{Finding, Number, Span};
 use super::rules::Rules;
 use super::scan::Match;
@@ -52,7 +53,7 @@ pub struct Group {
 }
 
 /// The first non-finite number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Onset {
     /// The finding.
     pub finding: usize,
@@ -62,6 +63,8 @@ pub struct Onset {
     pub last_finite_step: Option<u64>,
     /// The step of the first non-finite value.
     pub step: Option<u64>,
+    /// Where the loss or the gradient norm left its band before.
+    pub divergence: Option<Divergence>,
 }
 
 /// Lines of a launcher's summary that are looked through.
@@ -263,7 +266,9 @@ pub fn at_line(findings: &[Finding], line: usize) -> impl Iterator<Item = (usize
 
 /// The smallest number or finding at a position.
 pub fn at_position(findings: &[Finding], line: usize, column: usize) -> Option<usize> {
-    at_line(findings, line).filter(|(_, finding)| finding.span.holds(line, column)).map(|(i, _)| i).next()
+    let extent = |span: Span| (span.end_line - span.line, span.end.saturating_sub(span.start));
+    let here = at_line(findings, line).filter(|(_, finding)| finding.span.holds(line, column));
+    here.min_by_key(|(_, finding)| extent(finding.span)).map(|(i, _)| i)
 }
 
 /// The span of a number that holds this position.

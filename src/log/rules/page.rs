@@ -223,8 +223,9 @@ impl Page {
                 say(line_of("verdict"), format!("no verdict is called `{verdict}`; there are {}", crate::log::verdict::NAMES.join(", ")));
             }
         }
-        if let Some(block) = self.front.block.as_deref().filter(|block| !crate::log::blocks::NAMES.contains(block)) {
-            say(line_of("block"), format!("no block is called `{block}`; there are {}", crate::log::blocks::NAMES.join(", ")));
+        if let Some(block) = self.front.block.as_deref().filter(|block| !crate::log::blocks::exists(block)) {
+            let names: Vec<&str> = crate::log::blocks::names().collect();
+            say(line_of("block"), format!("no block is called `{block}`; there are {}", names.join(", ")));
         }
         for template in &self.front.message {
             for name in placeholders(template) {
