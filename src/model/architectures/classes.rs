@@ -49,7 +49,54 @@ const WHOLE: &[(&str, &[&str])] = &[
     ("t5", &["EncoderModel", "WithLMHeadModel"]),
     ("mt5", &["EncoderModel"]),
     ("umt5", &["EncoderModel"]),
+    (
+        "rembert",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    (
+        "roformer",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    ("esm", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"]),
+    (
+        "squeezebert",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    (
+        "mobilebert",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    ("fnet", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"]),
+    ("xlm", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"]),
+    (
+        "flaubert",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    (
+        "tapas",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    (
+        "canine",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    (
+        "splinter",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    ("gte", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"]),
+    (
+        "jina_embeddings_v3",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
+    (
+        "bert-generation",
+        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+    ),
     ("marian", &["MTModel"]),
+    ("longt5", &["EncoderModel"]),
+    ("switch_transformers", &["EncoderModel"]),
+    ("t5gemma", &["EncoderModel"]),
     ("whisper", &["ForAudioClassification"]),
     ("wav2vec2", &["ForCTC", "ForPreTraining", "ForAudioFrameClassification"]),
     ("hubert", &["ForCTC"]),

@@ -18,6 +18,7 @@ mod deepseek;
 mod deepseek_v4;
 pub mod dense;
 mod encoder;
+mod encoder_kin;
 mod encoder_more;
 mod gemma;
 mod gemma_next;
@@ -47,6 +48,7 @@ mod qwen_next;
 mod recent;
 mod recent_hybrid;
 mod seq2seq;
+mod seq2seq_more;
 mod sparse;
 mod speech;
 mod text_more;
@@ -155,6 +157,22 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("roberta-prelayernorm", encoder_more::roberta_prelayernorm),
     ("xlm-roberta-xl", encoder_more::xlm_roberta_xl),
     ("xlnet", encoder_more::xlnet),
+    ("rembert", encoder_kin::rembert),
+    ("roformer", encoder_kin::roformer),
+    ("esm", encoder_kin::esm),
+    ("bert-generation", encoder_kin::bert_generation),
+    ("squeezebert", encoder_kin::squeezebert),
+    ("mobilebert", encoder_kin::mobilebert),
+    ("fnet", encoder_kin::fnet),
+    ("xlm", encoder_kin::xlm),
+    ("flaubert", encoder_kin::xlm),
+    ("lilt", encoder_kin::lilt),
+    ("tapas", encoder_kin::tapas),
+    ("canine", encoder_kin::canine),
+    ("layoutlmv3", encoder_kin::layoutlmv3),
+    ("splinter", encoder_kin::splinter),
+    ("gte", encoder_kin::rotary),
+    ("jina_embeddings_v3", encoder_kin::rotary),
     ("swin", convnets::swin),
     ("convnext", convnets::convnext),
     ("resnet", convnets::resnet),
@@ -169,6 +187,15 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("m2m_100", seq2seq::bart),
     ("blenderbot", seq2seq::bart),
     ("blenderbot-small", seq2seq::bart),
+    ("led", seq2seq_more::led),
+    ("bigbird_pegasus", seq2seq_more::pegasus_long),
+    ("pegasus_x", seq2seq_more::pegasus_long),
+    ("nllb-moe", seq2seq_more::nllb_moe),
+    ("longt5", seq2seq_more::t5_kin),
+    ("switch_transformers", seq2seq_more::t5_kin),
+    ("prophetnet", seq2seq_more::prophetnet),
+    ("t5gemma", seq2seq_more::t5gemma),
+    ("trocr", seq2seq_more::trocr),
     ("whisper", speech::whisper),
     ("wav2vec2", speech::wav2vec2),
     ("hubert", speech::wav2vec2),
