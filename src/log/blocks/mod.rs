@@ -4,6 +4,7 @@
 //! lines around it. A reader sees the whole text, and reads a bounded number of lines of it.
 
 mod bfc;
+mod csv;
 mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
@@ -27,6 +28,9 @@ const READERS: &[(&str, Reader)] = &[
     ("nvidia-query-ecc", nvidia_query::read_ecc),
     ("nvidia-query-memory", nvidia_query::read_memory),
     ("torchrun-summary", torchrun::read),
+    ("csv-growth", csv::read_growth),
+    ("csv-stalled", csv::read_stalled),
+    ("csv-apps", csv::read_apps),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
 ];
