@@ -106,7 +106,7 @@ fn block(m: &Match, series: &Series, mut numbers: Vec<Number>) -> Block {
 /// The table under a heading of `--format=csv`.
 fn csv(heading: usize, lines: &dyn Lines) -> Option<Table> {
     let line = lines.line(heading);
-    let columns: Vec<(String, Option<Unit>)> = line.split(',').map(|cell| column(cell)).collect();
+    let columns: Vec<(String, Option<Unit>)> = line.split(',').map(column).collect();
     if columns.len() < 2 {
         return None;
     }

@@ -5,6 +5,7 @@
 
 mod bfc;
 mod csv;
+mod memory_lines;
 mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
@@ -31,6 +32,9 @@ const READERS: &[(&str, Reader)] = &[
     ("csv-growth", csv::read_growth),
     ("csv-stalled", csv::read_stalled),
     ("csv-apps", csv::read_apps),
+    ("memory-line", memory_lines::read_line),
+    ("memory-print", memory_lines::read_print),
+    ("memory-line-series", memory_lines::read_series),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
 ];

@@ -37,6 +37,11 @@ impl Row {
         self.record.indent
     }
 
+    /// The rank of the prefix.
+    pub fn rank(&self) -> Option<u32> {
+        self.record.prefix.rank
+    }
+
     /// The raw column behind the text.
     pub fn end(&self) -> usize {
         self.record.body.raw_stop(self.text().len())

@@ -20,6 +20,11 @@ const LATE_SHARE: f64 = 0.35;
 /// A rise below this is noise.
 const LEAST_RISE: f64 = 256.0 * 1024.0 * 1024.0;
 
+/// A reserve that climbs by less than this over the whole series is no fragmentation ...
+const LEAST_FRAGMENTS: f64 = 1024.0 * 1024.0 * 1024.0;
+/// ... and neither is one that climbs in fewer steps.
+const LEAST_STEPS: usize = 4;
+
 /// A longer series is cut into this many parts.
 const MOST_SAMPLES: usize = 40;
 
@@ -111,6 +116,27 @@ pub fn stalled(busy_percent: &[f64], used: &[f64]) -> Option<usize> {
     let usual = *while_busy.get(while_busy.len() / 2)?;
     let holds = used[worked.len()..].iter().all(|now| *now >= HELD_SHARE * usual);
     (holds && usual > 0.0 && idle >= 2 * longest_pause).then_some(idle)
+}
+
+/// The rise of the reserve over a series in which the live tensors stay level: pieces that fit no request pile up.
+///
+/// `None` when the reserve levels off, falls, or follows the tensors.
+pub fn fragmenting(allocated: &[f64], reserved: &[f64]) -> Option<f64> {
+    if reserved.len() < LEAST_SAMPLES || allocated.len() != reserved.len() {
+        return None;
+    }
+    let (first, last, middle) = (*reserved.first()?, *reserved.last()?, reserved[reserved.len() / 2]);
+    let rise = last - first;
+    let mut high = first;
+    let falls = reserved.iter().any(|now| {
+        high = f64::max(high, *now);
+        high - now > FALL_SHARE * rise
+    });
+    let steps = reserved.windows(2).filter(|pair| pair[1] > pair[0]).count();
+    let (least, most) = allocated.iter().fold((f64::INFINITY, 0.0), |(least, most), &now| (f64::min(least, now), f64::max(most, now)));
+    let level = most - least <= LEVEL_SHARE * rise;
+    let climbs = rise >= LEAST_FRAGMENTS && rise >= LEVEL_SHARE * first && last - middle >= LATE_SHARE * rise && steps >= LEAST_STEPS;
+    (climbs && level && !falls).then_some(rise)
 }
 
 /// Bytes a sample, when a series climbs steadily to its end.
@@ -222,6 +248,17 @@ mod tests {
         let mut bursts = busy.clone();
         bursts[5..14].fill(0.0);
         assert_eq!(stalled(&bursts, &held), None);
+    }
+
+    #[test]
+    fn a_reserve_that_climbs_over_level_tensors_is_fragmentation() {
+        let gib = 1024.0 * 1024.0 * 1024.0;
+        let reserved: Vec<f64> = (0..20).map(|i| (20.0 + 0.5 * f64::from(i / 2)) * gib).collect();
+        assert_eq!(fragmenting(&[18.0 * gib; 20], &reserved), Some(4.5 * gib));
+        let tensors: Vec<f64> = reserved.iter().map(|x| x - 2.0 * gib).collect();
+        assert_eq!(fragmenting(&tensors, &reserved), None);
+        let warm_up: Vec<f64> = (0..20).map(|i| f64::from(i.min(6)).mul_add(0.8, 20.0) * gib).collect();
+        assert_eq!(fragmenting(&[18.0 * gib; 20], &warm_up), None);
     }
 
     #[test]
