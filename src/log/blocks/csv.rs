@@ -115,7 +115,8 @@ fn csv(heading: usize, lines: &dyn Lines) -> Option<Table> {
     let mut rows = Vec::new();
     for i in heading + 1..lines.count().min(heading + 1 + MOST_ROWS) {
         let line = lines.line(i);
-        if line.len() > MOST_BYTES {
+        // Another heading begins another table.
+        if line.len() > MOST_BYTES || line.contains("memory.used") || line.contains("_memory") {
             break;
         }
         let cells: Vec<String> = line.split(',').map(|cell| cell.trim().to_owned()).collect();
@@ -141,9 +142,15 @@ fn dmon(heading: usize, lines: &dyn Lines) -> Option<Table> {
         return None;
     }
     let mut rows = Vec::new();
+    let mut last_heading = heading;
     for i in heading + 1..lines.count().min(heading + 1 + MOST_ROWS) {
         let line = lines.line(i);
         if line.trim_start().starts_with('#') {
+            match names(i) {
+                Some(other) if other != columns || i > last_heading + HEADING_EVERY => break,
+                Some(_) => last_heading = i,
+                None => {}
+            }
             continue;
         }
         let cells: Vec<String> = line.split_ascii_whitespace().map(str::to_owned).collect();

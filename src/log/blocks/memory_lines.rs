@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::row::{self, Row};
 use super::Block;
+use super::row::{self, Row};
 use crate::log::finding::Number;
 use crate::log::rules::page::ascii;
 use crate::log::scan::Match;
@@ -19,12 +19,12 @@ use crate::log::verdict::memory_series;
 use crate::log::vocabulary::Cause;
 use crate::text::Lines;
 
-/// Lines of a log that are looked through for the rest of a series.
-const MOST_LINES: usize = 20_000;
 /// Samples of a series.
 const MOST_SAMPLES: usize = 4_000;
-/// A line of the same series within so many lines above has had its turn.
-const LOOK_BACK: usize = 400;
+/// Two lines of a series stand at most so many lines apart ...
+const MOST_GAP: usize = 4_000;
+/// ... and so many lines of other series.
+const MOST_BETWEEN: usize = 64;
 /// The reserve's peak above the tensors' peak is fragmentation from this share on ...
 const SLACK_SHARE: f64 = 0.20;
 /// ... and this many bytes.
@@ -41,13 +41,21 @@ static DIALECTS: LazyLock<Option<Vec<Dialect>>> = LazyLock::new(|| {
     let dialect = |mark, form: &str, unit| Some(Dialect { mark, form: Regex::new(&ascii(form, true)).ok()?, unit });
     Some(vec![
         dialect("Max_MA ", r"\bMA (?P<allocated>[\d.]+ GB)\s+Max_MA [\d.]+ GB\s+CA (?P<reserved>[\d.]+ GB)\s+Max_CA", Unit::Binary)?,
-        dialect("memory (MB) |", r"memory \(MB\) \| allocated: (?P<allocated>[\d.]+) \| max allocated: [\d.]+ \| reserved: (?P<reserved>[\d.]+)", Unit::BinaryMb)?,
+        dialect(
+            "memory (MB) |",
+            r"memory \(MB\) \| allocated: (?P<allocated>[\d.]+) \| max allocated: [\d.]+ \| reserved: (?P<reserved>[\d.]+)",
+            Unit::BinaryMb,
+        )?,
         dialect(
             "eserved",
             r"(?:^|[^_a-z])[Aa]llocated ?[:=]? ?(?P<allocated>[\d.,]+ ?[KMG]i?B)\b.{1,40}?[Rr]eserved ?[:=]? ?(?P<reserved>[\d.,]+ ?[KMG]i?B)\b",
             Unit::Binary,
         )?,
-        dialect("eserved", r"\b(?P<allocated>[\d.,]+ ?[KMG]i?B) allocated\b.{1,40}?\b(?P<reserved>[\d.,]+ ?[KMG]i?B) reserved\b", Unit::Binary)?,
+        dialect(
+            "eserved",
+            r"\b(?P<allocated>[\d.,]+ ?[KMG]i?B) allocated\b.{1,40}?\b(?P<reserved>[\d.,]+ ?[KMG]i?B) reserved\b",
+            Unit::Binary,
+        )?,
     ])
 });
 
@@ -113,13 +121,19 @@ pub fn read_series(m: &Match, lines: &dyn Lines) -> Option<Block> {
         return None;
     }
     let (mut allocated, mut reserved) = (Vec::new(), Vec::new());
-    for i in m.span.line..lines.count().min(m.span.line + MOST_LINES) {
-        let Some(sample) = sample(i, lines).filter(|sample| sample.key == first.key) else { continue };
-        allocated.push(sample.allocated.value.as_f64());
-        reserved.push(sample.reserved.value.as_f64());
-        if allocated.len() >= MOST_SAMPLES {
+    let (mut last, mut between) = (m.span.line, 0);
+    for i in m.span.line..lines.count() {
+        if i > last + MOST_GAP || between > MOST_BETWEEN || allocated.len() >= MOST_SAMPLES {
             break;
         }
+        let Some(sample) = sample(i, lines) else { continue };
+        if sample.key != first.key {
+            between += 1;
+            continue;
+        }
+        (last, between) = (i, 0);
+        allocated.push(sample.allocated.value.as_f64());
+        reserved.push(sample.reserved.value.as_f64());
     }
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };
     if memory_series::add_growth(&allocated, None, &mut block.numbers).is_some() {
@@ -137,7 +151,8 @@ pub fn read_series(m: &Match, lines: &dyn Lines) -> Option<Block> {
 
 /// Does a line of the same series stand above?
 fn has_turn_above(key: &str, line: usize, lines: &dyn Lines) -> bool {
-    (line.saturating_sub(LOOK_BACK)..line).rev().any(|i| sample(i, lines).is_some_and(|sample| sample.key == key))
+    let above = (line.saturating_sub(MOST_GAP)..line).rev().filter_map(|i| sample(i, lines)).take(MOST_BETWEEN);
+    above.into_iter().any(|sample| sample.key == key)
 }
 
 /// Reads a line of any dialect.
@@ -180,8 +195,14 @@ mod tests {
 
     #[test]
     fn call_sites_are_series_of_their_own() {
-        let usage = |allocated: f64, reserved: f64| format!("MA {allocated:.2} GB         Max_MA 30.1 GB         CA {reserved:.2} GB         Max_CA 40 GB \nCPU Virtual Memory:  used = 121.22 GB, percent = 24.1%");
-        let sites = |i: usize| format!("after forward {i}\n{}\nafter step {i}\n{}", usage(20.0, 24.0 + 0.6 * i as f64), usage(12.0, 24.0 + 0.6 * i as f64));
+        let usage = |allocated: f64, reserved: f64| {
+            format!(
+                "MA {allocated:.2} GB         Max_MA 30.1 GB         CA {reserved:.2} GB         Max_CA 40 GB \nCPU Virtual Memory:  used = 121.22 GB, percent = 24.1%"
+            )
+        };
+        let sites = |i: usize| {
+            format!("after forward {i}\n{}\nafter step {i}\n{}", usage(20.0, 24.0 + 0.6 * i as f64), usage(12.0, 24.0 + 0.6 * i as f64))
+        };
         assert_eq!(series(sites).unwrap().cause, Some(Cause::Fragmentation));
         let leak = |i: usize| format!("after forward {i}\n{}", usage(20.0 + 0.3 * i as f64, 24.0 + 0.6 * i as f64));
         let block = series(leak).unwrap();
@@ -191,7 +212,13 @@ mod tests {
 
     #[test]
     fn ranks_are_series_of_their_own() {
-        let line = |i: usize| format!(" [Rank {}] (after {i} iterations) memory (MB) | allocated: {}.5 | max allocated: 30000.0 | reserved: 32000.0 | max reserved: 32000.0", i % 2, 20000 + 500 * (i / 2) * (i % 2));
+        let line = |i: usize| {
+            format!(
+                " [Rank {}] (after {i} iterations) memory (MB) | allocated: {}.5 | max allocated: 30000.0 | reserved: 32000.0 | max reserved: 32000.0",
+                i % 2,
+                20000 + 500 * (i / 2) * (i % 2)
+            )
+        };
         assert!(series(line).is_none());
         assert!(series(|i| line(2 * i + 1)).is_some());
     }

@@ -13,6 +13,8 @@ use crate::text::Lines;
 
 /// Lines of a summary at most: each failure brings its traceback.
 const MOST_LINES: usize = 2000;
+/// Lines between the match and the first heading.
+const MOST_HEAD: usize = 12;
 /// Characters of an exception that a message shows.
 const MOST_TEXT: usize = 160;
 
@@ -23,6 +25,10 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut trace = false;
     let mut exception = None;
     for i in m.span.line + 1..lines.count().min(m.span.line + MOST_LINES) {
+        let headless = !in_root && !in_others && i > m.span.line + MOST_HEAD;
+        if headless || lines.line(i).contains("ChildFailedError:") {
+            break;
+        }
         let row = Row::read(lines, i);
         let text = row.text();
         match text {
