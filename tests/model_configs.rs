@@ -6,8 +6,9 @@ use std::path::Path;
 
 use trainwreck::model;
 
-/// Files that do not say which head they store; their counts are right and called uncertain.
-const UNCERTAIN: [&str; 3] = ["deberta-base", "deberta-v2-xlarge-pretrain", "roberta-base"];
+/// Counts that are right and called uncertain: files that do not say which head they store, and models of which
+/// checkpoint and class hold different tensors.
+const UNCERTAIN: [&str; 5] = ["deberta-base", "deberta-v2-xlarge-pretrain", "roberta-base", "gemma-3n-e4b-it", "longcat-flash-chat"];
 
 #[test]
 fn counts_bytes_and_cache_of_known_models_are_exact() {

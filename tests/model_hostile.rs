@@ -166,3 +166,20 @@ fn a_file_without_sizes_says_what_is_missing() {
     assert_eq!(error.key, "num_hidden_layers");
     assert!(error.message.contains("unheard_of"));
 }
+
+#[test]
+fn large_texts_take_time_by_their_length_only() {
+    let many_keys = format!("{{\"model_type\": \"llama\"{}}}", (0..400_000).map(|n| format!(", \"key{n}\": {n}")).collect::<String>());
+    let many_values = format!("{{\"model_type\": \"llama\", \"a\": [{}0]}}", "0,".repeat(5_000_000));
+    let long_string = format!("{{\"model_type\": \"llama\", \"a\": \"{}\"}}", "x\\n".repeat(4_000_000));
+    let blanks = format!("{{\"model_type\": {}\"llama\"}}", "/**/ ".repeat(2_000_000));
+    let started = std::time::Instant::now();
+    let error = model::read(&many_keys).unwrap_err();
+    assert_eq!((error.key.as_str(), &many_keys[error.span.clone()]), ("key4095", "\"key4095\""));
+    assert!(error.message.contains("400001 keys"), "{}", error.message);
+    assert!(model::read(&many_values).unwrap_err().message.contains("more values"));
+    assert!(model::read(&long_string).is_ok());
+    assert!(model::read(&blanks).is_ok());
+    // Generous: a slow machine under load in a debug build.
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
+}

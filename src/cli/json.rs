@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::log::divergence::Quantity;
 use crate::log::units::Value;
 use crate::log::{Analysis, Finding};
 use crate::text::Lines;
@@ -68,7 +69,20 @@ pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
     let groups: Vec<Json> =
         story.groups.iter().map(|g| json!({"lead": g.lead, "members": g.members, "ranks": g.ranks, "went_on": g.went_on})).collect();
     let onset = story.onset.map(|o| {
-        json!({"finding": o.finding, "step": o.step, "last_finite_step": o.last_finite_step, "last_finite_line": o.last_finite_line.map(|l| l + 1)})
+        json!({
+            "finding": o.finding,
+            "step": o.step,
+            "last_finite_step": o.last_finite_step,
+            "last_finite_line": o.last_finite_line.map(|l| l + 1),
+            "divergence": o.divergence.map(|d| json!({
+                "quantity": match d.quantity { Quantity::Loss => "loss", Quantity::GradNorm => "grad_norm" },
+                "line": d.line + 1,
+                "step": d.step,
+                "value": d.value,
+                "typical": d.typical,
+                "limit": d.limit,
+            })),
+        })
     });
     json!({
         "file": file,

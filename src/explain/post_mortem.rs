@@ -189,6 +189,9 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
             [("loss", loss.to_string()), ("step", step.map_or_else(String::new, |step| step.to_string())), ("place", place(part, at))];
         out.push(fill(language, if step.is_some() { "post.loss" } else { "post.loss-only" }, &values));
     }
+    if let Some(divergence) = analysis.story.onset.filter(|onset| onset.finding == root).and_then(|onset| onset.divergence) {
+        out.push(super::divergence_sentence(&divergence, &place(part, divergence.line), language));
+    }
     let earlier = |f: &Finding| f.span.line < line && f.severity != Severity::Error;
     let leads = || analysis.story.groups.iter().map(|group| group.lead).filter(|&lead| lead != root);
     if let Some(lead) = leads().find(|&lead| analysis.findings[lead].kind == Kind::Leak) {

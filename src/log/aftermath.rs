@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use super::divergence::{self, Divergence, Quantity, Sample};
 use super::finding::Finding;
 use super::progress::{self, Progress};
 use super::story::{Onset, Story, is_non_finite};
@@ -29,14 +30,14 @@ pub(super) fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
         let Some(now) = progress::of_line(lines, i) else { continue };
         match now {
             Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
-            Progress { loss: Some(_), step: None } => with_loss += 1,
+            Progress { loss: Some(_), step: None, .. } => with_loss += 1,
             Progress { step: Some(step), .. } => {
                 let rises = seen.last().copied().or_else(&step_before).is_none_or(|last| step > last);
                 if rises {
                     seen.push(step);
                 }
             }
-            Progress { step: None, loss: None } => {}
+            Progress { step: None, loss: None, .. } => {}
         }
         if seen.len() >= STEPS_ONWARD || with_loss >= STEPS_ONWARD {
             return true;
@@ -73,5 +74,19 @@ pub(super) fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) 
         // The log begins inside the event: the onset is above what is seen.
         first.cause = Cause::NanOngoing;
     }
-    Some(Onset { finding, last_finite_line: last.map(|l| l.0), last_finite_step: last.and_then(|l| l.1), step })
+    let divergence = last.and_then(|(last, _)| divergence_up_to(lines, last));
+    Some(Onset { finding, last_finite_line: last.map(|l| l.0), last_finite_step: last.and_then(|l| l.1), step, divergence })
+}
+
+/// Where loss or gradient norm left its band before the line of the last finite loss; of two, the earlier one.
+fn divergence_up_to(lines: &dyn Lines, last: usize) -> Option<Divergence> {
+    let (mut losses, mut norms) = (Vec::new(), Vec::new());
+    for line in last.saturating_sub(ONSET_LINES)..=last {
+        let Some(now) = progress::of_line(lines, line) else { continue };
+        let sample = |value: f64| Sample { line, step: now.step, value };
+        losses.extend(now.loss.filter(|loss| loss.is_finite()).map(sample));
+        norms.extend(now.grad_norm.filter(|norm| norm.is_finite()).map(sample));
+    }
+    let found = [divergence::at_end(Quantity::Loss, &losses), divergence::at_end(Quantity::GradNorm, &norms)];
+    found.into_iter().flatten().min_by_key(|divergence| divergence.line)
 }

@@ -1,7 +1,7 @@
 //! Matches to findings: which of overlapping matches stays, what its numbers are, what its block and verdict add, and
 //! what the message says.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use super::blocks;
 use super::finding::{Finding, Number};
@@ -14,9 +14,41 @@ use crate::text::Lines;
 /// Ranks from this number on are no ranks.
 const MOST_RANKS: f64 = 16_777_216.0;
 
+/// The text that names the frame of the user's own code in which an exception was raised.
+const FRAME: &str = "frame";
+
 /// The findings of all matches of a text, in line order. Roles and severities are still the pages' own.
 pub fn findings(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Vec<Finding> {
-    resolve(matches, rules).into_iter().filter_map(|m| build(m, rules, lines)).collect()
+    let built = resolve(matches, rules).into_iter().filter_map(|m| Some((is_fallback(m, rules), build(m, rules, lines)?)));
+    let (fallback, mut own): (Vec<_>, Vec<_>) = built.partition(|(is_fallback, _)| *is_fallback);
+    if fallback.is_empty() {
+        return own.into_iter().map(|(_, finding)| finding).collect();
+    }
+    // A fallback page yields its lines to any other finding on them, and leaves it the frame that it read.
+    let mut of_line: HashMap<usize, usize> = HashMap::new();
+    for (i, (_, finding)) in own.iter().enumerate() {
+        for line in finding.span.line..=finding.span.end_line {
+            of_line.entry(line).or_insert(i);
+        }
+    }
+    let mut kept = Vec::new();
+    for (_, finding) in fallback {
+        let Some(&taken) = (finding.span.line..=finding.span.end_line).find_map(|line| of_line.get(&line)) else {
+            kept.push(finding);
+            continue;
+        };
+        let heir = &mut own[taken].1;
+        if let Some(frame) = finding.text(FRAME).filter(|_| heir.text(FRAME).is_none()) {
+            heir.texts.push((FRAME.to_owned(), frame.to_owned()));
+        }
+    }
+    let mut all: Vec<Finding> = own.into_iter().map(|(_, finding)| finding).chain(kept).collect();
+    all.sort_by_key(|finding| (finding.span.line, finding.span.start));
+    all
+}
+
+fn is_fallback(m: &Match, rules: &Rules) -> bool {
+    rules.pages().get(m.page).is_some_and(|page| page.front.fallback)
 }
 
 /// Of matches that overlap, the longest stays; of equals, the one nearer to a cause.
@@ -36,17 +68,7 @@ fn resolve<'m>(matches: &'m [Match], rules: &Rules) -> Vec<&'m Match> {
             _ => kept.push(m),
         }
     }
-    yield_lines(kept, rules)
-}
-
-/// A fallback page yields its lines to any other match on them.
-fn yield_lines<'m>(kept: Vec<&'m Match>, rules: &Rules) -> Vec<&'m Match> {
-    let is_fallback = |m: &Match| rules.pages().get(m.page).is_some_and(|page| page.front.fallback);
-    if !kept.iter().any(|m| is_fallback(m)) {
-        return kept;
-    }
-    let taken: HashSet<usize> = kept.iter().filter(|m| !is_fallback(m)).flat_map(|m| m.span.line..=m.span.end_line).collect();
-    kept.into_iter().filter(|m| !is_fallback(m) || (m.span.line..=m.span.end_line).all(|line| !taken.contains(&line))).collect()
+    kept
 }
 
 /// The finding of a match; `None` when its page's verdict finds nothing in it.
@@ -71,6 +93,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     let mut page_cause = front.cause;
     if let Some(name) = &front.block {
         let block = blocks::read(name, m, lines)?;
+        (span.line, span.start) = block.start.unwrap_or((span.line, span.start));
         (span.end_line, span.end) = block.end;
         numbers.extend(block.numbers);
         texts.extend(block.texts);

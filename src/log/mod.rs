@@ -3,6 +3,7 @@
 mod aftermath;
 pub mod blocks;
 mod build;
+pub mod divergence;
 pub mod document;
 pub mod finding;
 pub mod progress;
@@ -11,6 +12,7 @@ pub mod rules;
 pub mod scan;
 pub mod sniff;
 pub mod story;
+mod uncaught;
 pub mod units;
 pub mod verdict;
 pub mod vocabulary;

@@ -9,11 +9,12 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::aftermath::{STEPS_ONWARD, last_step, onset, went_on};
+use super::divergence::Divergence;
 use super::finding::{Finding, Number, Span};
 use super::rules::Rules;
 use super::scan::Match;
 use super::vocabulary::{Cause, Confidence, Kind, Role, Severity};
-use super::{Analysis, build};
+use super::{Analysis, build, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -52,7 +53,7 @@ pub struct Group {
 }
 
 /// The first non-finite number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Onset {
     /// The finding.
     pub finding: usize,
@@ -62,6 +63,8 @@ pub struct Onset {
     pub last_finite_step: Option<u64>,
     /// The step of the first non-finite value.
     pub step: Option<u64>,
+    /// Where the loss or the gradient norm left its band before.
+    pub divergence: Option<Divergence>,
 }
 
 /// Lines of a launcher's summary that are looked through.
@@ -88,6 +91,13 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     }
     story.onset = onset(&mut findings, &story, lines);
     story.root = root(&findings, &story);
+    if let Some(exception) = uncaught::cause(&findings, &story, lines) {
+        let group = &story.groups[story.group_index[exception]];
+        for &member in &group.members {
+            (findings[member].severity, findings[member].role) = (Severity::Error, Role::RootCause);
+        }
+        story.root = Some(exception);
+    }
     assign_roles(&mut findings, &story);
     Analysis { findings, story }
 }
@@ -146,7 +156,9 @@ fn event_key(f: &Finding) -> EventKey<'_> {
     // Reports with different numbers are different reports; Xids of one page are told apart by their number (a page of
     // another name is about one Xid, which its other wordings do not print).
     let xid = f.number("xid").filter(|_| f.rule.starts_with("xid")).map(|number| number.value.as_f64().to_bits());
-    (&f.rule, f.cause, f.severity, xid, if f.kind == Kind::Report { &f.message } else { "" })
+    // So are exceptions with different texts.
+    let told_apart = f.kind == Kind::Report || (f.kind == Kind::Crash && f.cause == Cause::Exception);
+    (&f.rule, f.cause, f.severity, xid, if told_apart { &f.message } else { "" })
 }
 
 pub(super) fn is_non_finite(f: &Finding) -> bool {

@@ -11,6 +11,8 @@ use super::json::{JsonError, Node, Span, Value};
 pub const MAX_SIZE: u64 = 1 << 36;
 /// Most layers that are walked one by one.
 pub const MAX_LAYERS: u64 = 4_096;
+/// Most keys of an object that describes a model; looking one up costs by their number.
+pub const MAX_KEYS: usize = 4_096;
 /// Most entries of a list that is read.
 const MAX_LIST: usize = 65_536;
 
@@ -93,6 +95,21 @@ impl<'a> Section<'a> {
         match self.node(names).map(|(_, node)| &node.value) {
             Some(Value::Array(items)) => items.iter().take(MAX_LIST).map(Section::new).collect(),
             _ => Vec::new(),
+        }
+    }
+
+    /// Refuses an object with more keys than a model has, at the first key beyond.
+    pub fn check_keys(&self) -> Result<()> {
+        let Some(Value::Object(members)) = self.node.map(|node| &node.value) else {
+            return Ok(());
+        };
+        match members.get(MAX_KEYS) {
+            None => Ok(()),
+            Some(member) => Err(ConfigError {
+                key: member.name.chars().take(80).collect(),
+                span: member.name_span.clone(),
+                message: format!("the object has {} keys, more than any model config (limit {MAX_KEYS})", members.len()),
+            }),
         }
     }
 

@@ -2,8 +2,9 @@
 //!
 //! Reads JSON as training frameworks write it: comments (`//`, `/* */`), trailing commas, and the
 //! bare words `NaN`, `Infinity` and `-Infinity` that Python's `json` module emits. Limits: nesting
-//! deeper than [`MAX_DEPTH`] and texts larger than [`MAX_BYTES`] are refused, so that no input can
-//! exhaust the stack or the memory. Ranges are byte offsets into the text that was read.
+//! deeper than [`MAX_DEPTH`], more values than [`MAX_VALUES`] and texts larger than [`MAX_BYTES`] are
+//! refused, so that no input can exhaust the stack, the memory or the time: reading is linear in the
+//! text. Ranges are byte offsets into the text that was read.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,6 +13,9 @@ use std::ops::Range;
 pub const MAX_DEPTH: usize = 64;
 /// Largest text that is read, in bytes (64 MiB).
 pub const MAX_BYTES: usize = 64 << 20;
+
+/// Most values of a text. The longest index of weights has some 200,000, a long trainer state a million.
+pub const MAX_VALUES: usize = 4 << 20;
 
 /// A byte range of the text.
 pub type Span = Range<usize>;
@@ -98,7 +102,7 @@ pub fn parse(text: &str) -> Result<Node, JsonError> {
         return Err(JsonError { span: 0..0, message: Cow::Borrowed("the file is larger than 64 MiB: no model config is") });
     }
     let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
-    let mut parser = Parser { text, at: start, depth: 0 };
+    let mut parser = Parser { text, at: start, depth: 0, values: 0 };
     parser.skip_blank()?;
     let node = parser.value()?;
     parser.skip_blank()?;
@@ -112,6 +116,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    values: usize,
 }
 
 impl Parser<'_> {
@@ -148,6 +153,10 @@ impl Parser<'_> {
 
     fn value(&mut self) -> Result<Node, JsonError> {
         let start = self.at;
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(self.error("more values than any file about a model has (limit 4,194,304)"));
+        }
         let value = match self.peek() {
             Some(b'{') => self.nested(Self::object)?,
             Some(b'[') => self.nested(Self::array)?,

@@ -5,6 +5,8 @@
 //! vLLM reserves pages of a fixed number of tokens. Constant states (recurrent layers) and
 //! cross-attention (one entry a token of the encoder) are no part of the bytes a token.
 
+pub mod vllm;
+
 use super::inventory::Inventory;
 
 /// Cache of one layer. Widths are elements a token; multiply by the bytes of the cache dtype.
@@ -53,6 +55,13 @@ pub enum Cache {
         /// Width of the key.
         width: u64,
     },
+    /// One entry for several tokens, beside a window of whole ones.
+    Compressed {
+        /// Width of an entry.
+        width: u64,
+        /// Tokens of an entry.
+        rate: u64,
+    },
     /// Keys and values over the tokens of an encoder, filled once.
     Cross {
         /// Width of keys and values together, an encoder token.
@@ -77,6 +86,7 @@ impl Cache {
                 key.saturating_add(value)
             }
             Cache::Latent { latent, .. } => latent,
+            Cache::Compressed { width, rate } => width / rate.max(1),
             Cache::Indexer { .. } | Cache::Cross { .. } | Cache::State { .. } => 0,
         }
     }
@@ -86,6 +96,7 @@ impl Cache {
         match *self {
             Cache::Sliding { window, .. } => length.min(window),
             Cache::Chunked { chunk, .. } => length.min(chunk),
+            Cache::Compressed { rate, .. } => length / rate.max(1),
             _ => length,
         }
     }
@@ -117,6 +128,7 @@ pub fn kinds(inventory: &Inventory) -> Vec<KindSum> {
                 Cache::Sliding { window, .. } => ("sliding", Some(window), 0),
                 Cache::Chunked { chunk, .. } => ("chunked", Some(chunk), 0),
                 Cache::Latent { .. } => ("latent", None, 0),
+                Cache::Compressed { .. } => ("compressed", None, 0),
                 Cache::Indexer { .. } => ("indexer", None, 0),
                 Cache::Cross { .. } => ("cross", None, 0),
                 Cache::State { channels, kernel, recurrent } => ("state", None, channels.saturating_mul(kernel).saturating_add(recurrent)),
@@ -171,35 +183,73 @@ pub fn indexer_bytes_per_token(inventory: &Inventory, bytes: u64) -> u128 {
 /// `bytes` is the size of an element of the cache, `state_bytes` of a recurrent state (transformers
 /// keeps it in 32 bits), `encoder_tokens` the length of the encoder's output for cross-attention.
 pub fn bytes_per_sequence(inventory: &Inventory, engine: Engine, length: u64, bytes: u64, state_bytes: u64, encoder_tokens: u64) -> u128 {
+    if let Engine::Vllm { block, batched_tokens } = engine {
+        let settings = vllm::Settings { block, batched_tokens, bytes, state_bytes, encoder_tokens };
+        return vllm::reservation(inventory, &settings, length).bytes;
+    }
     let one = |cache: &Cache| -> u128 {
-        let per_token = u128::from(cache.per_token());
+        let elements = |width: u64, tokens: u64| u128::from(width).saturating_mul(u128::from(tokens)).saturating_mul(u128::from(bytes));
         match *cache {
             Cache::State { channels, kernel, recurrent } => {
-                let columns = if engine == Engine::Transformers { kernel } else { kernel.saturating_sub(1) };
-                let conv = u128::from(channels).saturating_mul(u128::from(columns)).saturating_mul(u128::from(bytes));
-                conv.saturating_add(u128::from(recurrent).saturating_mul(u128::from(state_bytes)))
+                elements(channels, kernel).saturating_add(u128::from(recurrent).saturating_mul(u128::from(state_bytes)))
             }
-            Cache::Cross { width } => u128::from(width).saturating_mul(u128::from(encoder_tokens)).saturating_mul(u128::from(bytes)),
-            Cache::Indexer { width } => u128::from(width).saturating_mul(u128::from(length)).saturating_mul(u128::from(bytes)),
-            _ => per_token.saturating_mul(u128::from(tokens(cache, engine, length))).saturating_mul(u128::from(bytes)),
+            Cache::Cross { width } => elements(width, encoder_tokens),
+            Cache::Indexer { width } => elements(width, length),
+            Cache::Compressed { width, .. } => elements(width, cache.kept(length)),
+            _ => elements(cache.per_token(), cache.kept(length)),
         }
     };
     sum(inventory, one)
 }
 
-/// Tokens for which an engine holds room in a layer.
-fn tokens(cache: &Cache, engine: Engine, length: u64) -> u64 {
-    let Engine::Vllm { block, batched_tokens } = engine else {
-        return cache.kept(length);
-    };
-    let block = block.max(1);
-    let blocks = |tokens: u64| tokens.div_ceil(block).saturating_mul(block);
-    match *cache {
-        // One block more, because a window need not start at the border of a block.
-        Cache::Sliding { window, .. } => blocks(window.saturating_sub(1).saturating_add(batched_tokens).min(length)).saturating_add(block),
-        Cache::Chunked { chunk, .. } => blocks(chunk.saturating_add(batched_tokens).min(length)),
-        _ => blocks(length),
+/// Why transformers and vLLM hold different bytes for a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Difference {
+    /// vLLM reserves whole pages.
+    Pages,
+    /// vLLM reserves the window of sliding or chunked layers and the tokens of a step.
+    Step,
+    /// vLLM gives layers of different kinds pages of one size, and fills up groups of layers.
+    OneSize,
+    /// The recurrent states differ: columns of the convolution, dtype.
+    States,
+}
+
+/// What both engines hold for one sequence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Both {
+    /// Bytes in transformers' dynamic cache.
+    pub transformers: u128,
+    /// What vLLM reserves.
+    pub vllm: vllm::Reservation,
+    /// Why they differ; empty where they do not.
+    pub differences: Vec<Difference>,
+}
+
+/// Bytes of one sequence in both engines. vLLM keeps recurrent states in the dtype of the cache.
+pub fn both(inventory: &Inventory, length: u64, bytes: u64, batched_tokens: u64, encoder_tokens: u64) -> Both {
+    let transformers = bytes_per_sequence(inventory, Engine::Transformers, length, bytes, 4, encoder_tokens);
+    let settings = vllm::Settings { block: 16, batched_tokens, bytes, state_bytes: bytes, encoder_tokens };
+    let vllm = vllm::reservation(inventory, &settings, length);
+    let has = |wanted: &[&str]| vllm.kinds.iter().any(|kind| wanted.contains(&kind.kind));
+    let kept = |kind: &vllm::Kind| u128::from(kind.page_tokens).saturating_mul(kind.pages);
+    let whole = |kind: &&vllm::Kind| matches!(kind.kind, "full" | "latent");
+    let mut differences = Vec::new();
+    if transformers != vllm.bytes {
+        if vllm.kinds.iter().filter(whole).any(|kind| kept(kind) != u128::from(length)) {
+            differences.push(Difference::Pages);
+        }
+        if has(&["sliding", "chunked"]) {
+            differences.push(Difference::Step);
+        }
+        if vllm.kinds.iter().any(|kind| kind.padding > 0 || kind.page_bytes > kind.used_bytes) {
+            differences.push(Difference::OneSize);
+        }
+        if has(&["state"]) {
+            differences.push(Difference::States);
+        }
     }
+    Both { transformers, vllm, differences }
 }
 
 fn sum(inventory: &Inventory, of: impl Fn(&Cache) -> u128) -> u128 {
@@ -237,6 +287,9 @@ mod tests {
         let mistral =
             of(r#"{"model_type": "mistral", "architectures": ["MistralForCausalLM"], "num_key_value_heads": 8, "sliding_window": 4096}"#);
         assert_eq!(bytes_per_sequence(&mistral, vllm, 100_000, 2, 2, 0), (6144 + 16) * 131_072);
+        let both = both(&mistral, 100_000, 2, 2048, 0);
+        assert_eq!((both.transformers, both.vllm.bytes), (4096 * 131_072, (6144 + 16) * 131_072));
+        assert_eq!(both.differences, [Difference::Step]);
         assert_eq!(bytes_per_sequence(&mistral, Engine::Transformers, 100_000, 2, 2, 0), 4096 * 131_072);
     }
 

@@ -51,6 +51,7 @@ pub struct Model {
     pub notes: Vec<String>,
     total: u64,
     active: u64,
+    margin: Option<(u64, u64)>,
 }
 
 /// Reads the text of a `config.json`.
@@ -68,6 +69,10 @@ pub fn read(text: &str) -> Result<Model> {
 
 /// Reads a config that is already parsed.
 pub fn from_section(root: Section<'_>) -> Result<Model> {
+    root.check_keys()?;
+    for (_, node) in root.members().filter(|(name, _)| name.ends_with("_config")) {
+        Section::new(node).check_keys()?;
+    }
     let class = root.strings("architectures").first().copied().unwrap_or("");
     let model_type = architectures::model_type(root, class);
     let source = Source { root, class, model_type: &model_type };
@@ -93,6 +98,7 @@ pub fn from_section(root: Section<'_>) -> Result<Model> {
         inexact: parts.inexact,
         notes: parts.notes,
         model_type,
+        margin: parts.margin,
         total,
         active,
     })
@@ -141,14 +147,22 @@ impl Model {
         self.inexact.is_none()
     }
 
-    /// Lower bound of the total: the total itself when it is exact, else a third less.
+    /// Lower bound of the total: the total itself when it is exact, else by the known margin or a third less.
     pub fn low(&self) -> u64 {
-        if self.is_exact() { self.total } else { self.total - self.total / 3 }
+        match self.margin {
+            _ if self.is_exact() => self.total,
+            Some((less, _)) => self.total.saturating_sub(less),
+            None => self.total - self.total / 3,
+        }
     }
 
-    /// Upper bound of the total: the total itself when it is exact, else a half more.
+    /// Upper bound of the total: the total itself when it is exact, else by the known margin or a half more.
     pub fn high(&self) -> u64 {
-        if self.is_exact() { self.total } else { self.total.saturating_add(self.total / 2) }
+        match self.margin {
+            _ if self.is_exact() => self.total,
+            Some((_, more)) => self.total.saturating_add(more),
+            None => self.total.saturating_add(self.total / 2),
+        }
     }
 
     /// Bytes of the weights as they are stored; none when the method of quantisation is not known.

@@ -37,7 +37,7 @@ pub fn read(c: Section<'_>) -> Result<Parts> {
         router_bias: false,
         expert_bias: false,
     };
-    let mut stack = Stack::new(c, d.clone(), &default, Request { task: Task::Causal, tied: None })?;
+    let mut stack = Stack::new(c, d.clone(), &default, Request { task: Task::Causal, tied: None, nested: false })?;
     for index in 0..d.layers {
         stack.layer(if experts.experts > 0 {
             dense.without_mlp(index).moe("feed_forward", &experts)

@@ -1,6 +1,6 @@
 //! Multi-line things as data: tables, dumps, summaries, tracebacks.
 //!
-//! A page's pattern finds the first line (or, for a traceback, the last one); the reader its front matter names reads the
+//! A page's pattern finds the first line; the reader its front matter names reads the
 //! lines around it. A reader sees the whole text, and reads a bounded number of lines of it.
 
 mod bfc;
@@ -11,6 +11,7 @@ mod nvidia_query;
 mod nvidia_smi;
 mod row;
 mod torchrun;
+mod traceback;
 
 use super::finding::Number;
 use super::scan::Match;
@@ -37,6 +38,7 @@ const READERS: &[(&str, Reader)] = &[
     ("memory-line-series", memory_lines::read_series),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
+    ("traceback", traceback::read),
 ];
 
 /// Is there a reader of this name?
@@ -52,6 +54,8 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// What a block says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
+    /// Where it begins, when that is not where the match begins: line and byte.
+    pub start: Option<(usize, usize)>,
     /// Its last line, and the byte behind the last one in it.
     pub end: (usize, usize),
     /// Its numbers.

@@ -29,6 +29,8 @@ pub struct Dimensions {
     pub active_experts: u64,
     /// Width of a routed expert.
     pub expert_width: u64,
+    /// What in the file does not go together, so that the counts are not certain.
+    pub doubt: Option<&'static str>,
 }
 
 /// What a family assumes for keys that the file leaves out.
@@ -93,9 +95,17 @@ impl Dimensions {
             None if default.head_dim > 0 && !c.has(keys::HEAD_DIM) => default.head_dim,
             None => hidden / heads,
         };
+        let mut doubt = None;
         let kv_heads = match c.int_opt(keys::KV_HEADS)? {
             Some(count) => count,
-            None if default.kv_heads > 0 && !c.has(keys::KV_HEADS) && heads % default.kv_heads == 0 => default.kv_heads,
+            None if default.kv_heads > 0 && !c.has(keys::KV_HEADS) => {
+                if heads % default.kv_heads == 0 {
+                    default.kv_heads
+                } else {
+                    doubt = Some("`num_key_value_heads` is missing, and the family's default does not divide the heads");
+                    heads
+                }
+            }
             None => heads,
         };
         let four = hidden.saturating_mul(4);
@@ -115,6 +125,7 @@ impl Dimensions {
             intermediate,
             vocab: c.int(keys::VOCAB, default.vocab)?,
             positions: c.int(keys::POSITIONS, default.positions)?,
+            doubt,
             ..Self::default()
         })
     }
@@ -147,6 +158,8 @@ pub struct Request {
     pub task: Task,
     /// `tie_word_embeddings` of the object around the text model.
     pub tied: Option<bool>,
+    /// Whether there is an object around the text model.
+    pub nested: bool,
 }
 
 /// The finished description of a model or of a part of one.
@@ -162,6 +175,8 @@ pub struct Parts {
     pub notes: Vec<String>,
     /// Whether each count follows from the file; otherwise what is uncertain.
     pub inexact: Option<String>,
+    /// By how many parameters the total may be too large and too small, where that is known.
+    pub margin: Option<(u64, u64)>,
 }
 
 /// Assembles a stack of layers with embedding and head.
@@ -182,19 +197,29 @@ impl Stack {
 
     /// A decoder with its own embedding block.
     pub fn with_embedding(c: Section<'_>, dimensions: Dimensions, tied: bool, request: Request, embedding: Block) -> Result<Self> {
-        let tied = match request.tied {
-            Some(tied) => tied,
-            None => c.bool("tie_word_embeddings", tied)?,
-        };
+        let own = c.bool_opt("tie_word_embeddings")?;
+        // Versions of transformers differ in which of two objects counts; a lone inner flag is heeded by some.
+        let contradicts = own.is_some_and(|own| request.nested && own != request.tied.unwrap_or(tied));
+        let tied = request.tied.or(own).unwrap_or(tied);
         let mut stack = Self::bare(dimensions, request, "model.layers.{i}", Part::Text);
         stack.parts.tied = tied;
+        if contradicts && request.task == Task::Causal {
+            let words = if tied { ("shared", "its own") } else { ("its own", "shared") };
+            let head = stack.parts.dimensions.vocab.saturating_mul(stack.parts.dimensions.hidden);
+            let why = format!(
+                "`tie_word_embeddings` of the language model contradicts the object around it (or its default): the head is counted as {}, and could be {}",
+                words.0, words.1
+            );
+            stack.inexact_within(why, if tied { 0 } else { head }, if tied { head } else { 0 });
+        }
         stack.once("model", embedding);
         Ok(stack)
     }
 
     /// A stack without embedding.
     pub fn bare(dimensions: Dimensions, request: Request, prefix: &str, part: Part) -> Self {
-        Self { parts: Parts { dimensions, ..Parts::default() }, request, prefix: prefix.to_owned(), index: 0, part }
+        let inexact = dimensions.doubt.map(str::to_owned);
+        Self { parts: Parts { dimensions, inexact, ..Parts::default() }, request, prefix: prefix.to_owned(), index: 0, part }
     }
 
     /// Adds the next layer.
@@ -250,6 +275,12 @@ impl Stack {
     /// Says that the counts are not certain, and why.
     pub fn inexact(&mut self, why: impl Into<String>) {
         self.parts.inexact = Some(why.into());
+    }
+
+    /// The same where it is known how many parameters less or more there may be.
+    pub fn inexact_within(&mut self, why: impl Into<String>, less: u64, more: u64) {
+        self.inexact(why);
+        self.parts.margin = Some((less, more));
     }
 
     fn push(&mut self, prefix: String, indices: Vec<u64>, layer: bool, block: Block) {

@@ -78,17 +78,19 @@ pub fn deepseek_v4(c: Section<'_>, request: Request) -> Result<Parts> {
         let block = hyper(hyper(block, "attn_hc"), "ffn_hc");
         let block = match compression(index) {
             Compression::None => block,
-            Compression::Heavy => compressor(block, "self_attn.compressor", d.head_dim, heavy_rate, d.head_dim),
+            Compression::Heavy => compressor(block, "self_attn.compressor", d.head_dim, heavy_rate, d.head_dim)
+                .cache(Cache::Compressed { width: d.head_dim, rate: heavy_rate }),
             Compression::Sparse => {
                 let block = compressor(block, "self_attn.compressor", mul(d.head_dim, 2), sparse_rate, d.head_dim);
                 compressor(block, "self_attn.compressor.indexer", mul(index_dim, 2), sparse_rate, index_dim)
                     .linear("self_attn.compressor.indexer.q_b_proj", Role::Indexer, mul(index_heads, index_dim), rank, false)
                     .linear("self_attn.compressor.indexer.weights_proj", Role::Indexer, index_heads, d.hidden, false)
+                    .cache(Cache::Compressed { width: d.head_dim.saturating_add(index_dim), rate: sparse_rate })
             }
         };
         stack.layer(sparse.add(block, index));
     }
-    stack.note("bytes a token of the KV cache count the window only; the compressed caches beside it are left out");
+    stack.note("the KV cache counts windows and compressed entries (keys of the indexer among them); the tokens that a compressor has not yet joined are left out");
     let head = Block::new()
         .norm_of(Norm::Weight, "norm", d.hidden)
         .param("hc_head.hc_fn", Role::Scale, &[streams, streams_width])

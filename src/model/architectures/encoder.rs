@@ -48,7 +48,7 @@ pub fn kind(class: &str) -> Option<Kind> {
 }
 
 /// A request without a head, for stacks that add their heads themselves.
-pub const NO_HEAD: Request = Request { task: Task::Bare, tied: None };
+pub const NO_HEAD: Request = Request { task: Task::Bare, tied: None, nested: false };
 
 const BERT: Defaults = Defaults::of([30522, 768, 3072, 12, 12, 0, 0, 512], true);
 

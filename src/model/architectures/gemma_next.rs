@@ -52,6 +52,13 @@ pub fn gemma3n(c: Section<'_>, request: Request) -> Result<Parts> {
             .norm("post_per_layer_input_norm", d.hidden);
         stack.layer(block.when(keeps, |block| block.cache(attention.cache(if slides { Window::Sliding(window) } else { Window::Full }))));
     }
+    if shared > 0 {
+        let unused = mul(shared.min(d.layers), mul(mul(d.kv_heads, d.head_dim), mul(2, d.hidden)).saturating_add(d.head_dim));
+        let why = format!(
+            "the last {shared} layers reuse keys and values of earlier ones; checkpoints store their projections all the same ({unused} parameters, counted), newer classes do not load them"
+        );
+        stack.inexact_within(why, unused, 0);
+    }
     let extra = inputs.saturating_sub(1);
     let mut last = Block::new().norm("norm", d.hidden);
     for input in 0..extra.min(64) {

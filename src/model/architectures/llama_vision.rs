@@ -28,7 +28,7 @@ pub fn mllama(source: &Source<'_>) -> Result<Parts> {
     let root = source.root;
     let nested = root.section(TEXT);
     let c = if nested.is_empty() { root } else { nested };
-    let request = Request { task: source.task()?, tied: root.bool_opt("tie_word_embeddings")? };
+    let request = Request { task: source.task()?, tied: root.bool_opt("tie_word_embeddings")?, nested: true };
     let text = mllama_text(c, request)?;
     if source.class.ends_with("ForCausalLM") {
         return Ok(text);

@@ -107,15 +107,24 @@ pub fn labels(c: Section<'_>) -> Result<u64> {
 pub fn build(source: &Source<'_>) -> Result<Parts> {
     let mut parts = match (whole(source), text(source.model_type)) {
         (Some(whole), _) => whole(source)?,
-        (None, Some(text)) => text(source.root, Request { task: source.task()?, tied: None })?,
+        (None, Some(text)) => text(source.root, Request { task: source.task()?, tied: None, nested: false })?,
         (None, None) => {
-            return unknown::estimate(source, Request { task: source.task()?, tied: None });
+            return unknown::estimate(source, Request { task: source.task()?, tied: None, nested: false });
         }
     };
     if parts.inexact.is_none() {
-        parts.inexact = classes::doubt(source);
+        parts.inexact = classes::doubt(source).or_else(|| uneven(source, &parts));
     }
     Ok(parts)
+}
+
+/// Encoders whose width is not a multiple of their heads: some classes refuse them, others cut the heads short.
+fn uneven(source: &Source<'_>, parts: &Parts) -> Option<String> {
+    let d = &parts.dimensions;
+    let own_width = source.root.has("head_dim|d_kv|text_config|kv_channels");
+    let listed = WHOLE.iter().any(|(name, _)| *name == source.model_type);
+    (listed && !own_width && d.heads > 0 && d.hidden > 0 && !d.hidden.is_multiple_of(d.heads))
+        .then(|| format!("{} heads do not divide the width {}", d.heads, d.hidden))
 }
 
 /// Families that are more than one language model, by `model_type`.

@@ -86,7 +86,7 @@ pub fn rwkv(c: Section<'_>, request: Request) -> Result<Parts> {
 pub fn zamba(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([32000, 3712, 14848, 76, 16, 0, 0, 4096], true);
     let mut d = Dimensions::read(c, &default)?;
-    d.kv_heads = c.int("num_key_value_heads", d.heads)?;
+    d.kv_heads = c.int("num_key_value_heads", if c.has("num_key_value_heads") { d.heads } else { 16 })?;
     let wide = c.int("attention_hidden_size", mul(d.hidden, 2))?;
     d.head_dim = c.int("attention_head_dim", mul(2, d.hidden) / d.heads)?;
     let inner = mul(d.hidden, c.int("mamba_expand", 2)?);
@@ -125,6 +125,9 @@ pub fn zamba(c: Section<'_>, request: Request) -> Result<Parts> {
     for index in 0..d.layers {
         let join = |block: Block| block.linear("linear", Role::Attention, d.hidden, d.hidden, false).cache(attention.cache(Window::Full));
         stack.layer(mamba.clone().when(hybrid(index), join));
+    }
+    if !c.bool("tie_word_embeddings", true)? {
+        stack.inexact("with `tie_word_embeddings` off, newer classes also keep a copy of the shared blocks for each layer that uses them");
     }
     Ok(stack.finish(Norm::Weight, false))
 }

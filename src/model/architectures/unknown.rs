@@ -12,7 +12,7 @@ pub fn estimate(source: &Source<'_>, request: Request) -> Result<Parts> {
     let c = if nested.is_empty() { source.root } else { nested };
     if let Some(text) = nested.str("model_type").and_then(super::text) {
         // The language model inside is of a known family; what stands around it is not counted.
-        let mut parts = text(nested, Request { tied: source.root.bool_opt("tie_word_embeddings")?, ..request })?;
+        let mut parts = text(nested, Request { tied: source.root.bool_opt("tie_word_embeddings")?, nested: true, ..request })?;
         parts.inexact = Some(format!(
             "the architecture `{}` is not known: only its language model is counted, without towers and projectors",
             name(source)

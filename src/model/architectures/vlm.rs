@@ -29,7 +29,8 @@ pub(super) fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts
         Task::Question => Task::Causal,
         task => task,
     };
-    let mut parts = build(c, Request { task, tied: source.root.bool_opt("tie_word_embeddings")? })?;
+    let nested_object = !nested.is_empty();
+    let mut parts = build(c, Request { task, tied: source.root.bool_opt("tie_word_embeddings")?, nested: nested_object })?;
     if nested.is_empty() && source.root.int_opt(super::decoder::keys::HIDDEN)?.is_none() {
         parts.inexact = Some("the file does not describe its language model: the family's smallest defaults are taken".to_owned());
     }

@@ -72,6 +72,9 @@ pub fn zamba2(c: Section<'_>, request: Request) -> Result<Parts> {
         }
         stack.layer(block);
     }
+    if !c.bool("tie_word_embeddings", true)? {
+        stack.inexact("with `tie_word_embeddings` off, newer classes also keep a copy of the shared blocks for each layer that uses them");
+    }
     Ok(stack.finish(Norm::Weight, false))
 }
 

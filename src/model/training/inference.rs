@@ -44,7 +44,23 @@ fn per_sequence(model: &Model, setup: &Setup, whole: bool) -> f64 {
         return kv_cache::bytes_per_token(&model.inventory, bytes) as f64 * setup.seq as f64;
     }
     let encoder = setup.seq.min(1500);
-    kv_cache::bytes_per_sequence(&model.inventory, engine, setup.seq, bytes, 4, encoder) as f64
+    // transformers keeps recurrent states in 32 bits, vLLM in the dtype of the cache.
+    let state_bytes = if setup.engine == Engine::Vllm { bytes } else { 4 };
+    kv_cache::bytes_per_sequence(&model.inventory, engine, setup.seq, bytes, state_bytes, encoder) as f64
+}
+
+/// What the other engine holds for a sequence, where it is more than a hundredth off.
+fn other_engine(model: &Model, setup: &Setup) -> String {
+    let bytes = cache_dtype(model, setup).bytes();
+    let both = kv_cache::both(&model.inventory, setup.seq, bytes, STEP, setup.seq.min(1500));
+    let (own, other, what) = match setup.engine {
+        Engine::Transformers => (both.transformers, both.vllm.bytes, "vLLM reserves"),
+        Engine::Vllm => (both.vllm.bytes, both.transformers, "transformers holds"),
+    };
+    if own.abs_diff(other).saturating_mul(100) <= own {
+        return String::new();
+    }
+    format!("; {what} {} B", digits(other as f64 * shared_by(model, setup)))
 }
 
 /// The share of the cache that one GPU holds: KV heads are not split below one.
@@ -78,12 +94,13 @@ pub fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> 
         "KV cache",
         one * many,
         format!(
-            "{} {} x {} tokens, {} B each in {}",
+            "{} {} x {} tokens, {} B each in {}{}",
             digits(many),
             if many == 1.0 { "sequence" } else { "sequences" },
             digits(setup.seq as f64),
             digits(one),
-            cache_dtype(model, setup).name()
+            cache_dtype(model, setup).name(),
+            other_engine(model, setup)
         ),
     );
     if setup.engine == Engine::Transformers && one > 0.0 && whole > one {
