@@ -9,6 +9,7 @@ mod memory_lines;
 mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
+mod oom_tasks;
 mod row;
 mod torchrun;
 mod traceback;
@@ -36,6 +37,7 @@ const READERS: &[(&str, Reader)] = &[
     ("memory-line", memory_lines::read_line),
     ("memory-print", memory_lines::read_print),
     ("memory-line-series", memory_lines::read_series),
+    ("oom-tasks", oom_tasks::read),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
     ("traceback", traceback::read),

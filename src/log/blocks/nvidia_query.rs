@@ -31,6 +31,9 @@ pub fn read_heat(m: &Match, lines: &dyn Lines) -> Option<Block> {
     for row in (m.span.line..lines.count().min(m.span.line + MOST_ROWS)).map(|i| Row::read(lines, i)) {
         let Some((key, value)) = row.field().filter(|_| row.indent() == depth) else { break };
         let Some(at) = KEYS.iter().position(|(name, _)| *name == key) else { continue };
+        if at == 0 && row.line > m.span.line {
+            break;
+        }
         let Some(degrees) = row.get(&value).strip_suffix('C').and_then(|text| text.trim().parse().ok()) else { continue };
         get[at] = Some(degrees);
         block.numbers.extend(row.number(KEYS[at].1, value, Unit::Count));

@@ -83,7 +83,8 @@ pub fn read_head(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let (mut cards, mut idle, mut used_sum, mut total_sum) = (0, 0, 0, 0);
     for i in m.span.line + 1..lines.count().min(m.span.line + MOST_LINES) {
         let row = Row::read(lines, i);
-        if !is_table(row.text()) || row.text().contains("Processes:") || row.text().contains("MIG devices:") {
+        let text = row.text();
+        if !is_table(text) || ["NVIDIA-SMI ", "Processes:", "MIG devices:"].iter().any(|heading| text.contains(heading)) {
             break;
         }
         let Some((used, total, utilization)) = usage_row(&row) else { continue };
