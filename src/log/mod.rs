@@ -3,6 +3,7 @@
 mod aftermath;
 pub mod blocks;
 mod build;
+pub mod collectives;
 pub mod divergence;
 pub mod document;
 pub mod finding;
