@@ -46,6 +46,7 @@ impl<'a> Report<'a> {
             .zip(&lines)
             .map(|(part, lines)| post_mortem::Part {
                 name: several.then_some(part.name.as_str()),
+                rank: part.rank,
                 analysis: &part.analysis,
                 lines: Some(lines as &dyn Lines),
             })

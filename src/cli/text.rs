@@ -97,7 +97,7 @@ pub fn write(
         writeln!(out, "{}", fill(LANGUAGE, "report.hidden", &[("count", hidden.to_string())]))?;
     }
     writeln!(out)?;
-    let part = post_mortem_words::Part { name: None, analysis, lines: Some(lines) };
+    let part = post_mortem_words::Part { name: None, rank: None, analysis, lines: Some(lines) };
     let rows = post_mortem_words::rows(&[part], analysis.story.root.map(|root| (0, root)), rules);
     post_mortem::write(out, &rows)?;
     writeln!(out)

@@ -9,6 +9,7 @@ pub mod markdown;
 pub mod post_mortem;
 pub mod texts;
 
+use crate::log::collectives::{self, Collective};
 use crate::log::divergence::{Divergence, Quantity};
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::rules::{Page, Rules};
@@ -25,6 +26,8 @@ const MOST_RANGES: usize = 12;
 
 /// Ranks that must report a timeout before the silence of another one says something.
 const LEAST_REPORTERS: usize = 3;
+/// Different calls of a desynchronised collective that are named.
+const MOST_CALLS: usize = 3;
 /// Bytes of a line that are underlined at most.
 const MOST_MARKED: usize = 120;
 
@@ -226,6 +229,12 @@ fn place_in_the_story(analysis: &Analysis, index: usize, language: Language) -> 
     if !key.is_empty() {
         out.push(fill(language, key, &[("line", line(group.lead)), ("count", count), ("ranks", ranks)]));
     }
+    if finding.kind == Kind::Nccl
+        && finding.number("seq").is_some()
+        && let Some(collective) = collectives::read(&analysis.findings, &[])
+    {
+        out.extend(collective_sentences(&collective, language));
+    }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {
             (Some(step), Some(at)) => {
@@ -240,6 +249,36 @@ fn place_in_the_story(analysis: &Analysis, index: usize, language: Language) -> 
         }
     }
     out.join(" ")
+}
+
+/// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself.
+pub fn collective_sentences(collective: &Collective, language: Language) -> Vec<String> {
+    let mut out = Vec::new();
+    let seq = ("seq", collective.seq.to_string());
+    let waiting = collective.waiting();
+    let op = collective.calls.first().map_or_else(String::new, |(call, _)| call.op.clone());
+    if collective.is_desynchronised() {
+        let calls: Vec<String> = collective
+            .calls
+            .iter()
+            .take(MOST_CALLS)
+            .map(|(call, ranks)| {
+                let values = [("op", call.op.clone()), ("ranks", ranges(ranks)), ("numel", call.numel.map_or(0, |n| n.0).to_string())];
+                fill(language, if call.numel.is_some() { "collective.call-size" } else { "collective.call" }, &values)
+            })
+            .collect();
+        out.push(fill(language, "collective.desync", &[seq.clone(), ("calls", calls.join("; "))]));
+    }
+    if !collective.missing.is_empty() {
+        let values = [seq.clone(), ("op", op), ("ranks", ranges(&waiting)), ("missing", ranges(&collective.missing))];
+        out.push(fill(language, "collective.missing", &values));
+    }
+    if !collective.behind.is_empty() && collective.behind.len() * 2 <= waiting.len().max(2) {
+        let ranks: Vec<u32> = collective.behind.iter().map(|(rank, _)| *rank).collect();
+        let last = collective.behind.iter().map(|(_, last)| *last).min().unwrap_or_default();
+        out.push(fill(language, "collective.behind", &[seq, ("ranks", ranges(&ranks)), ("last", last.to_string())]));
+    }
+    out
 }
 
 /// Where a quantity left its band: without a stop, so that it can stand in a row.
