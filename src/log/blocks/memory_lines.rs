@@ -114,6 +114,14 @@ pub fn read_print(m: &Match, lines: &dyn Lines) -> Option<Block> {
     Some(block)
 }
 
+/// A print of one size; of prints with the same words close together only the first.
+pub fn read_peak(m: &Match, lines: &dyn Lines) -> Option<Block> {
+    let line = lines.line(m.span.line);
+    let words = line.get(m.span.start..).unwrap_or("").split(|c: char| c.is_ascii_digit()).next().unwrap_or("");
+    let again = (m.span.line.saturating_sub(MOST_BETWEEN)..m.span.line).any(|i| lines.line(i).contains(words));
+    (!again).then(|| Block { end: (m.span.end_line, m.span.end), ..Block::default() })
+}
+
 /// The series that begins at the match: tensors that only grow, or a reserve that grows over level tensors.
 pub fn read_series(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let first = sample(m.span.line, lines)?;

@@ -37,8 +37,18 @@ struct Process {
     used: Option<u64>,
 }
 
-/// A card at the match, with what its processes hold.
+/// A card, from its name row on, with what its processes hold.
 pub fn read_card(m: &Match, lines: &dyn Lines) -> Option<Block> {
+    let mut block = read_usage(m, lines)?;
+    if block.numbers.iter().any(|number| number.name == "gpu") {
+        let above = Row::read(lines, m.span.line.saturating_sub(1));
+        block.start = Some((above.line, above.span(0..above.text().len()).start));
+    }
+    Some(block)
+}
+
+/// The usage row at the match, with what stands around it.
+pub fn read_usage(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };
     let captured = |name: &str| m.captures.iter().find(|capture| capture.name == name).map(|capture| capture.text.as_str());
     let size = |name: &str| units::read(captured(name)?, Some(Unit::Size))?.0.bytes();
@@ -126,8 +136,8 @@ fn name_row(row: &Row, block: &mut Block) -> Option<i64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let gpu = text[..digits].parse().ok()?;
     let name = text[digits..].trim();
-    // Persistence mode stands behind the name.
-    let name = name.strip_suffix("On").or_else(|| name.strip_suffix("Off")).map_or(name, str::trim_end);
+    // Persistence mode stands behind the name, on Windows the driver model.
+    let name = ["On", "Off", "WDDM", "TCC", "MCDM"].iter().find_map(|mode| name.strip_suffix(mode)).map_or(name, str::trim_end);
     block.numbers.extend(row.number("gpu", first.start..first.start + digits, Unit::Index));
     block.numbers.extend(row.number("ecc", ecc.clone(), Unit::Count));
     block.texts.push(("name".to_owned(), name.to_owned()));
