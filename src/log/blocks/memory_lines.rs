@@ -40,7 +40,11 @@ struct Dialect {
 static DIALECTS: LazyLock<Option<Vec<Dialect>>> = LazyLock::new(|| {
     let dialect = |mark, form: &str, unit| Some(Dialect { mark, form: Regex::new(&ascii(form, true)).ok()?, unit });
     Some(vec![
-        dialect("Max_MA ", r"\bMA (?P<allocated>[\d.]+ GB)\s+Max_MA [\d.]+ GB\s+CA (?P<reserved>[\d.]+ GB)\s+Max_CA", Unit::Binary)?,
+        dialect(
+            "Max_MA ",
+            r"\bMA (?P<allocated>[\d.]+ [GM]B)[\s|]+Max_MA [\d.]+ [GM]B[\s|]+CA (?P<reserved>[\d.]+ [GM]B)[\s|]+Max_CA",
+            Unit::Binary,
+        )?,
         dialect(
             "memory (MB) |",
             r"memory \(MB\) \| allocated: (?P<allocated>[\d.]+) \| max allocated: [\d.]+ \| reserved: (?P<reserved>[\d.]+)",

@@ -156,7 +156,8 @@ fn processes(from: usize, lines: &dyn Lines) -> Option<Vec<Process>> {
         }
         // Whatever stands in front of the bars, a line of the table ends in one.
         let line = lines.line(at);
-        let text = line.trim_end();
+        let inner = line.starts_with('{').then(|| Row::read(lines, at));
+        let text = inner.as_ref().map_or(line.trim_end(), Row::text);
         gap = if text.is_empty() { gap + 1 } else { 0 };
         if gap > MOST_GAP || !(text.is_empty() || text.ends_with(['|', '+'])) || text.contains("NVIDIA-SMI ") {
             return None;
