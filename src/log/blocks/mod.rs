@@ -26,6 +26,7 @@ type Reader = fn(&Match, &dyn Lines) -> Option<Block>;
 const READERS: &[(&str, Reader)] = &[
     ("memory-summary", memory_summary::read),
     ("nvidia-smi-card", nvidia_smi::read_card),
+    ("nvidia-smi-strays", nvidia_smi::read_strays),
     ("nvidia-smi-usage", nvidia_smi::read_usage),
     ("nvidia-smi-head", nvidia_smi::read_head),
     ("nvidia-query-heat", nvidia_query::read_heat),
