@@ -11,7 +11,7 @@ use crate::explain::texts::{Language, fill, text};
 use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
 use crate::log::verdict::Verdict;
-use crate::log::vocabulary::{Role, Severity};
+use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::{Lines, StrLines, floor_border};
 
@@ -156,7 +156,11 @@ impl Page<'_> {
     }
 
     fn list(&self, out: &mut dyn Write, heading: &'static str, keep: impl Fn(&Finding) -> bool) -> std::io::Result<()> {
-        let leads: Vec<usize> = self.leads(keep).collect();
+        let mut leads: Vec<usize> = self.leads(keep).collect();
+        // Rows of tables are for reading; they come behind the events.
+        let is_table =
+            |index: usize| self.analysis.findings[index].kind == Kind::Report && self.analysis.findings[index].severity == Severity::Info;
+        leads.sort_by_key(|&index| is_table(index));
         if leads.is_empty() {
             return Ok(());
         }

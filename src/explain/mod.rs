@@ -101,10 +101,14 @@ fn number_meaning(page: &Page, name: &str) -> Option<String> {
 
 fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Language) -> String {
     let finding = &analysis.findings[index];
-    let mut parts = vec![format!("**{}**", answer(finding, page, language))];
+    // A table has no diagnostic beside it, so its readings stand in the hover.
+    let table = finding.kind == Kind::Report && page.front.block.is_some();
+    let first = if table { markdown::escape(&finding.message) } else { answer(finding, page, language) };
+    let mut parts = vec![format!("**{first}**")];
     parts.extend(more_of_the_verdict(finding, language));
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => parts.extend(device_oom::table(oom, language)),
+        _ if table => parts.push(markdown::values(page.section("What it means"), finding)),
         // The first sentence stands above; the rest of the meaning follows it.
         _ => parts.extend(rest_of_meaning(page, finding)),
     }
