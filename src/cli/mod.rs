@@ -2,8 +2,9 @@
 
 pub mod cards;
 pub mod check;
+pub mod expected;
 pub mod fit;
-pub mod fit_flags;
+mod fit_flags;
 mod fit_json;
 mod fit_table;
 mod github;

@@ -254,8 +254,9 @@ impl LanguageServer for Backend {
             return Ok(None);
         };
         let facts = self.state.facts();
+        let workspaces = self.user_rules.workspaces();
         // A config is read once more for the hover; that is no work for this thread.
-        let hover = tokio::task::spawn_blocking(move || hover::hover(&reading, &facts, at.position)).await;
+        let hover = tokio::task::spawn_blocking(move || hover::hover(&reading, &facts, at.position, &workspaces)).await;
         Ok(hover.ok().flatten())
     }
 

@@ -7,14 +7,16 @@
 mod run;
 mod words;
 
-use crate::log::settings::{RunSettings, Setting, Told};
-use crate::log::verdict::DeviceOom;
+use crate::log::settings::{self, RunSettings, Setting, Told};
+use crate::log::verdict::{DeviceOom, Verdict};
+use crate::log::{Analysis, Finding};
 use crate::model::config::Section;
 use crate::model::documents::{Document, recognise};
 use crate::model::plan::{self, Plan};
 use crate::model::quantization::Dtype;
 use crate::model::training::{Setup, Task, states};
 use crate::model::{self, Model, fit, json};
+use crate::text::Lines;
 
 pub use run::{Fact, Run};
 pub use words::{lines, markdown};
@@ -36,7 +38,7 @@ pub enum Origin {
     /// A file of this name lies beside the log.
     Beside(String),
     /// The user named the file.
-    Named(String),
+    Named,
 }
 
 /// A config that was found outside the log.
@@ -129,7 +131,7 @@ pub struct Expected {
 
 /// What is expected of the run that failed with this account. `candidates` are configs found outside the log; they count
 /// when the run printed none. None where no config, or more than one model, is in question.
-pub fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ranks: Option<u64>) -> Option<Expected> {
+fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ranks: Option<u64>) -> Option<Expected> {
     let (origin, model) = model_of(settings, candidates)?;
     if run::contradicts(settings, &model) {
         return None;
@@ -156,9 +158,32 @@ pub fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ran
     })
 }
 
+/// What is expected of the run whose device out-of-memory error a finding is; none for other findings.
+///
+/// `named` is the config that the user named; it comes before all others. `beside` finds those beside the log, and is
+/// asked when the run printed none.
+pub fn of_finding(
+    analysis: &Analysis,
+    finding: &Finding,
+    lines: &dyn Lines,
+    named: Option<&Candidate>,
+    beside: &dyn Fn() -> Vec<Candidate>,
+) -> Option<Expected> {
+    let Some(Verdict::DeviceOom(oom)) = &finding.verdict else { return None };
+    let settings = settings::read(lines, finding.span.line);
+    // Several ranks write into this log: at least so many take part.
+    let ranks = analysis.story.groups.iter().filter_map(|group| group.ranks.last()).max().map(|last| u64::from(*last) + 1);
+    let candidates = match named {
+        Some(named) => vec![named.clone()],
+        None if settings.configs.is_empty() => beside(),
+        None => Vec::new(),
+    };
+    of(&settings, &candidates, oom, ranks)
+}
+
 /// The one model that is in question.
 fn model_of(settings: &RunSettings, candidates: &[Candidate]) -> Option<(Origin, Model)> {
-    let named = candidates.iter().find(|candidate| matches!(candidate.origin, Origin::Named(_)));
+    let named = candidates.iter().find(|candidate| matches!(candidate.origin, Origin::Named));
     if let Some(named) = named {
         return Some((named.origin.clone(), model::read(&named.text).ok()?));
     }
@@ -340,4 +365,83 @@ fn copies(run: &Run, settings: &RunSettings, (name, weights, known): (&str, u64,
     }
     let narrow = matches!(name, "bfloat16" | "float16");
     Some(if known || !narrow { Copies::Two } else { Copies::TwoOrWide })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::StrLines;
+
+    const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 32000, "torch_dtype": "bfloat16", "tie_word_embeddings": false}"#;
+    const GIB: f64 = (1u64 << 30) as f64;
+
+    fn told(log: &str, allocated: f64, total: f64) -> Option<Expected> {
+        let settings = settings::read(&StrLines::new(log), usize::MAX);
+        let bytes = |gib: f64| Some((gib * GIB) as u64);
+        let oom = DeviceOom { total: bytes(total), allocated: bytes(allocated), ..DeviceOom::default() };
+        of(&settings, &[Candidate { origin: Origin::Beside("config.json".to_owned()), text: CONFIG.to_owned() }], &oom, None)
+    }
+
+    #[test]
+    fn counts_that_contradict_take_the_config_away() {
+        assert!(told("Number of trainable parameters = 6,738,415,616\n", 70.0, 79.25).is_some());
+        assert_eq!(told("Number of trainable parameters = 13,015,864,320\n", 70.0, 79.25), None);
+        assert_eq!(told("trainable params: 4,194,304 || all params: 13,020,058,624 || trainable%: 0.03\n", 70.0, 79.25), None);
+    }
+
+    #[test]
+    fn a_thin_log_gives_states_alone() {
+        let only = told("***** Running training *****\nNumber of trainable parameters = 6,738,415,616\n", 20.0, 23.64).unwrap();
+        assert!(only.whole.is_none() && only.run.task == Some(Task::Full) && only.states.len() == 3);
+        // 32 or 16 bits: the log leaves it open.
+        assert_eq!(only.states[0].high, 2 * only.states[0].low);
+        let nothing = told("step 1\n", 3.0, 23.64).unwrap();
+        assert_eq!((nothing.run.missing.as_slice(), nothing.states.len()), (["task"].as_slice(), 1));
+    }
+
+    #[test]
+    fn what_the_plan_does_not_know_is_said() {
+        let missing = |log: &str| told(log, 20.0, 79.25).unwrap().run.missing;
+        assert_eq!(missing("per_device_train_batch_size=4,\nzero_optimization_stage ...... 3\n"), ["gpus"]);
+        assert_eq!(missing("per_device_train_batch_size=4,\noptim=lomo,\n"), ["optimizer"]);
+        assert_eq!(missing("per_device_train_batch_size=4,\nInitializing an LLM engine (v0.6) with config: model='x'\n"), ["both"]);
+        assert_eq!(missing("Number of trainable parameters = 500,000,000\n"), ["frozen"]);
+    }
+
+    #[test]
+    fn a_whole_plan_has_a_range_and_a_largest_term() {
+        let log = "per_device_train_batch_size=1,\nbf16=True,\ngradient_checkpointing=True,\ncutoff_len: 1024\nunder default dtype torch.bfloat16.\n";
+        let plan = told(log, 50.0, 79.25).unwrap().whole.unwrap();
+        assert_eq!((plan.largest, plan.fits), (Some("optimiser states"), Some(Fits::Yes)));
+        assert!(plan.total.low < plan.allocated.high && plan.allocated.high < plan.total.high);
+        let sharded = format!("{log}zero_optimization_stage ...... 3\n  world_size ................... 8\n");
+        let sharded = told(&sharded, 50.0, 79.25).unwrap().whole.unwrap();
+        assert!(sharded.total.high < plan.total.high / 2);
+    }
+
+    #[test]
+    fn two_copies_are_named_only_without_training() {
+        let weights = 6_738_415_616.0 * 2.0 / GIB;
+        assert_eq!(told("Loading checkpoint shards\n", 2.0 * weights, 31.4).unwrap().copies, Some(Copies::TwoOrWide));
+        assert_eq!(told("under default dtype torch.bfloat16.\n", 2.0 * weights, 31.4).unwrap().copies, Some(Copies::Two));
+        assert_eq!(told("Loading checkpoint shards\n", 2.1 * weights, 31.4).unwrap().copies, None);
+        assert_eq!(told("per_device_train_batch_size=1,\n", 2.0 * weights, 31.4).unwrap().copies, None);
+    }
+
+    #[test]
+    fn two_models_are_none() {
+        let dump = |hidden: u64| format!("Model config LlamaConfig {{\n{}\n", &CONFIG.replace("4096", &hidden.to_string())[1..]);
+        let settings = |log: &str| settings::read(&StrLines::new(log), usize::MAX);
+        assert!(model_of(&settings(&dump(4096)), &[]).is_some());
+        assert!(model_of(&settings(&(dump(4096) + &dump(2048))), &[]).is_none());
+    }
+
+    #[test]
+    fn megatron_describes_its_model() {
+        let log = "num_layers ...... 32\nhidden_size ...... 4096\nnum_attention_heads ...... 32\npadded_vocab_size ...... 32000\nffn_hidden_size ...... 11008\ntensor_model_parallel_size ...... 2\nswiglu ...... True\nnormalization ...... RMSNorm\nuntie_embeddings_and_output_weights ...... True\ngroup_query_attention ...... False\nnum_experts ...... None\n";
+        let settings = settings::read(&StrLines::new(log), usize::MAX);
+        let (origin, model) = model_of(&settings, &[]).unwrap();
+        assert_eq!((origin, model.total()), (Origin::Arguments(0), 6_738_415_616));
+    }
 }

@@ -1,11 +1,12 @@
 //! The settings of a run as a memory plan takes them: what the log says, what is assumed, and what stays open.
 
 use crate::log::settings::{RunSettings, Setting, Told};
+use crate::model::beside::{self, DeepSpeed};
 use crate::model::config::Section;
 use crate::model::quantization::{Dtype, Scheme};
 use crate::model::training::setup::Held;
 use crate::model::training::{Attention, Checkpointing, Engine, Optimizer, Precision, Setup, Task, states};
-use crate::model::{Model, beside, json};
+use crate::model::{Model, json};
 
 /// Counts that differ by more than this share are of different models.
 const SAME: f64 = 0.03;
@@ -189,6 +190,11 @@ fn parallel(settings: &RunSettings, setup: &mut Setup, run: &mut Run) {
 
 /// Settings of a trainer; false when the plan does not know the case.
 fn training(settings: &RunSettings, ranks: Option<u64>, setup: &mut Setup, run: &mut Run) -> bool {
+    if settings.arguments.contains_key("tensor_model_parallel_size") {
+        // Gradients in 32 bits beside 16-bit weights and masters, and kernels of its own.
+        run.missing.push("megatron");
+        return false;
+    }
     parallel(settings, setup, run);
     if let Some(told) = settings.number(Setting::Batch) {
         setup.batch = told.value;
@@ -245,12 +251,15 @@ fn optimizer(name: &str) -> Option<(Optimizer, &'static str)> {
     })
 }
 
+fn deepspeed(settings: &RunSettings) -> Option<Told<DeepSpeed>> {
+    let told = settings.deepspeed.as_ref()?;
+    let node = json::parse(&told.value).ok()?;
+    Some(Told { value: beside::deepspeed(Section::new(&node)).ok()?, line: told.line })
+}
+
 /// ZeRO and FSDP; false where their share is not known.
 fn sharding(settings: &RunSettings, ranks: Option<u64>, setup: &mut Setup, run: &mut Run) -> bool {
-    let deepspeed = settings.deepspeed.as_ref().and_then(|told| {
-        let node = json::parse(&told.value).ok()?;
-        Some(Told { value: beside::deepspeed(Section::new(&node)).ok()?, line: told.line })
-    });
+    let deepspeed = deepspeed(settings);
     let fsdp = settings.get(Setting::Fsdp).and_then(|told| {
         let lower = told.value.to_ascii_lowercase();
         let stage = if lower.contains("full_shard") || lower == "1" {
@@ -291,7 +300,9 @@ fn sharding(settings: &RunSettings, ranks: Option<u64>, setup: &mut Setup, run: 
     match told {
         Some(told) => {
             setup.gpus = told.value;
-            run.fact("gpus", told.value, told.line);
+            if told.value > 1 {
+                run.fact("gpus", told.value, told.line);
+            }
         }
         None if setup.zero > 0 => {
             run.missing.push("gpus");
@@ -383,8 +394,10 @@ fn precisions(settings: &RunSettings, setup: &Setup, run: &mut Run) -> Vec<Preci
         run.has_dtype = true;
         run.fact("weights-in", dtype.name(), line);
     }
-    let bf16 = on(Setting::Bf16).or(mixed_is("bf16"));
-    let fp16 = on(Setting::Fp16).or(mixed_is("fp16"));
+    let deepspeed = deepspeed(settings);
+    let sharded_in = |name: &str| deepspeed.as_ref().filter(|told| told.value.precision == name).map(|told| told.line);
+    let bf16 = on(Setting::Bf16).or(mixed_is("bf16")).or(sharded_in("bf16"));
+    let fp16 = on(Setting::Fp16).or(mixed_is("fp16")).or(sharded_in("fp16"));
     if let Some(line) = bf16.or(fp16) {
         run.fact("precision", if bf16.is_some() { "bf16" } else { "fp16" }, line);
     }
@@ -399,7 +412,10 @@ fn precisions(settings: &RunSettings, setup: &Setup, run: &mut Run) -> Vec<Preci
         // 16-bit weights with 32-bit masters in the shards.
         return vec![Precision::Bf16];
     }
+    // DeepSpeed keeps 32-bit masters without sharding too.
+    let masters = deepspeed.is_some() || settings.get(Setting::Zero).is_some();
     match (bf16.is_some(), fp16.is_some(), held.is_some()) {
+        (true, ..) if masters => vec![Precision::AmpBf16],
         (true, _, true) => vec![if wide { Precision::AmpBf16 } else { Precision::Bf16 }],
         (_, true, _) => vec![Precision::AmpFp16],
         (false, false, true) if wide => vec![Precision::Fp32],
