@@ -7,6 +7,7 @@ pub mod device_oom;
 pub mod expected;
 pub mod markdown;
 pub mod post_mortem;
+pub mod seen;
 pub mod texts;
 
 use crate::log::divergence::{Divergence, Quantity};
