@@ -97,3 +97,30 @@ fn a_server_gets_no_advice_about_training() {
     let text = hover(&mut client, uri, &log);
     assert!(text.contains("--gpu-memory-utilization") && !text.contains("gradient") && !text.contains("LoRA"), "{text}");
 }
+
+#[test]
+fn a_config_is_held_against_the_card_of_an_open_log() {
+    let mut capabilities = rich();
+    capabilities["workspace"]["codeLens"] = json!({"refreshSupport": true});
+    let mut client = Client::with(capabilities, json!({})).0;
+    let (config, log) = ("file:///home/user/m/config.json", "file:///home/user/run.log");
+    client.open(config, "json", &sample("plan/config.json"));
+    let lens = |client: &mut Client| {
+        let lens = client.request("textDocument/codeLens", json!({"textDocument": {"uri": config}}));
+        lens.as_array().unwrap().iter().map(|one| one["command"]["title"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let before = lens(&mut client);
+    assert!(!before.iter().any(|title| title.contains("class")), "{before:?}");
+    client.open(log, "log", &sample("plan/serving.log"));
+    client.wait(|message| message["method"] == "workspace/codeLens/refresh");
+    let after = lens(&mut client);
+    let expected = "24 GB class, as in an open log: inference fits, QLoRA does not fit, LoRA does not fit, full training does not fit (";
+    assert!(after.last().unwrap().starts_with(expected), "{after:?}");
+    // Another card in another log: none is taken.
+    client.open("file:///home/user/other.log", "log", &sample("plan-full.log"));
+    client.wait(|message| message["method"] == "workspace/codeLens/refresh");
+    assert_eq!(lens(&mut client), before);
+    client.notify("textDocument/didClose", json!({"textDocument": {"uri": "file:///home/user/other.log"}}));
+    client.wait(|message| message["method"] == "workspace/codeLens/refresh");
+    assert_eq!(lens(&mut client), after);
+}
