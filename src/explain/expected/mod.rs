@@ -133,7 +133,7 @@ pub struct Expected {
 /// when the run printed none. None where no config, or more than one model, is in question.
 fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ranks: Option<u64>) -> Option<Expected> {
     let (origin, model) = model_of(settings, candidates)?;
-    if run::contradicts(settings, &model) {
+    if run::contradicts(settings, &model) || origin != Origin::Named && !run::stands_alone(settings, &model) {
         return None;
     }
     let run = run::of(settings, &model, ranks);
@@ -427,6 +427,23 @@ mod tests {
         assert_eq!(told("under default dtype torch.bfloat16.\n", 2.0 * weights, 31.4).unwrap().copies, Some(Copies::Two));
         assert_eq!(told("Loading checkpoint shards\n", 2.1 * weights, 31.4).unwrap().copies, None);
         assert_eq!(told("per_device_train_batch_size=1,\n", 2.0 * weights, 31.4).unwrap().copies, None);
+    }
+
+    #[test]
+    fn deepspeed_tells_its_share() {
+        let json = "json = {\n    \"train_batch_size\": 64,\n    \"train_micro_batch_size_per_gpu\": 4,\n    \"gradient_accumulation_steps\": 2,\n    \"steps_per_print\": inf,\n    \"bf16\": {\n        \"enabled\": true\n    },\n    \"zero_optimization\": {\n        \"stage\": 2\n    }\n}\n";
+        let run = told(json, 20.0, 79.25).unwrap().run;
+        let setup = &run.setups[0];
+        assert_eq!((setup.gpus, setup.zero, setup.batch, setup.precision), (8, 2, 4, crate::model::training::Precision::Bf16));
+        let offload = json.replace("\"stage\": 2", "\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}");
+        assert_eq!(told(&offload, 20.0, 79.25).unwrap().run.missing, ["offload"]);
+    }
+
+    #[test]
+    fn a_text_encoder_is_no_run() {
+        let encoder = CONFIG.replace("LlamaForCausalLM", "CLIPTextModel");
+        let candidates = [Candidate { origin: Origin::Beside(String::new()), text: encoder }];
+        assert_eq!(of(&RunSettings::default(), &candidates, &DeviceOom::default(), None), None);
     }
 
     #[test]

@@ -71,6 +71,14 @@ pub fn contradicts(settings: &RunSettings, model: &Model) -> bool {
     !(low * total..=total * (1.0 + SAME)).contains(&base)
 }
 
+/// Whether the model may be the one that runs: counts of the log say so, or it is one that is trained or served for
+/// itself. Runs print the configs of their text encoders too.
+pub fn stands_alone(settings: &RunSettings, model: &Model) -> bool {
+    settings.get(Setting::Trainable).or(settings.get(Setting::AllParameters)).is_some()
+        || model.architecture.contains("For")
+        || model.architecture.contains("LMHead")
+}
+
 /// What the log says of a run of this model. `ranks` is the number of ranks that write into the log.
 pub fn of(settings: &RunSettings, model: &Model, ranks: Option<u64>) -> Run {
     let mut run = Run::default();
@@ -257,6 +265,20 @@ fn deepspeed(settings: &RunSettings) -> Option<Told<DeepSpeed>> {
     Some(Told { value: beside::deepspeed(Section::new(&node)).ok()?, line: told.line })
 }
 
+/// GPUs by a step's sequences: all of them over those of one GPU and its accumulated steps.
+fn gpus_by_batch(settings: &RunSettings) -> Option<Told<u64>> {
+    let by = |all: u64, one: u64, line: usize| (one > 0 && all >= one && all.is_multiple_of(one)).then(|| Told { value: all / one, line });
+    if let Some(all) = settings.number(Setting::TotalBatch) {
+        let one = settings.number(Setting::Accumulation)?.value.checked_mul(settings.number(Setting::Batch)?.value)?;
+        return by(all.value, one, all.line);
+    }
+    let told = settings.deepspeed.as_ref()?;
+    let node = json::parse(&told.value).ok()?;
+    let all = Section::new(&node).int_opt("train_batch_size").ok()??;
+    let one = deepspeed(settings)?.value;
+    by(all, one.micro_batch?.checked_mul(one.accumulation.unwrap_or(1))?, told.line)
+}
+
 /// ZeRO and FSDP; false where their share is not known.
 fn sharding(settings: &RunSettings, ranks: Option<u64>, setup: &mut Setup, run: &mut Run) -> bool {
     let deepspeed = deepspeed(settings);
@@ -291,12 +313,11 @@ fn sharding(settings: &RunSettings, ranks: Option<u64>, setup: &mut Setup, run: 
             run.fact("batch", batch, told.line);
         }
     }
-    let product = settings.number(Setting::TotalBatch).and_then(|total| {
-        let steps = settings.number(Setting::Accumulation)?.value.checked_mul(settings.number(Setting::Batch)?.value)?;
-        (steps > 0 && total.value.is_multiple_of(steps)).then(|| Told { value: total.value / steps, line: total.line })
-    });
     let model = setup.tensor_parallel.saturating_mul(setup.pipeline_parallel);
-    let told = settings.number(Setting::Gpus).or(product).filter(|told| told.value >= 1 && told.value.is_multiple_of(model));
+    let told = settings
+        .number(Setting::Gpus)
+        .or_else(|| gpus_by_batch(settings))
+        .filter(|told| told.value >= 1 && told.value.is_multiple_of(model));
     match told {
         Some(told) => {
             setup.gpus = told.value;
