@@ -4,20 +4,21 @@
 //! run printed. What is not known is a range, an assumption that is named, or no plan: then only the weights and the
 //! states of the parameters are given. Never a number that hides an open question.
 
+mod candidates;
 mod run;
+mod states;
 mod words;
 
 use crate::log::settings::{self, RunSettings, Setting, Told};
 use crate::log::verdict::{DeviceOom, Verdict};
 use crate::log::{Analysis, Finding};
-use crate::model::config::Section;
-use crate::model::documents::{Document, recognise};
 use crate::model::plan::{self, Plan};
 use crate::model::quantization::Dtype;
-use crate::model::training::{Setup, Task, states};
-use crate::model::{self, Model, fit, json};
+use crate::model::training::{self, Setup, Task};
+use crate::model::{Model, fit};
 use crate::text::Lines;
 
+pub use candidates::is_model;
 pub use run::{Fact, Run};
 pub use words::{lines, markdown};
 
@@ -132,8 +133,8 @@ pub struct Expected {
 /// What is expected of the run that failed with this account. `candidates` are configs found outside the log; they count
 /// when the run printed none. None where no config, or more than one model, is in question.
 fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ranks: Option<u64>) -> Option<Expected> {
-    let (origin, model) = model_of(settings, candidates)?;
-    if run::contradicts(settings, &model) || origin != Origin::Named && !run::stands_alone(settings, &model) {
+    let (origin, model) = candidates::model_of(settings, candidates)?;
+    if candidates::contradicts(settings, &model) || origin != Origin::Named && !candidates::stands_alone(settings, &model) {
         return None;
     }
     let run = run::of(settings, &model, ranks);
@@ -181,95 +182,16 @@ pub fn of_finding(
     of(&settings, &candidates, oom, ranks)
 }
 
-/// The one model that is in question.
-fn model_of(settings: &RunSettings, candidates: &[Candidate]) -> Option<(Origin, Model)> {
-    let named = candidates.iter().find(|candidate| matches!(candidate.origin, Origin::Named));
-    if let Some(named) = named {
-        return Some((named.origin.clone(), model::read(&named.text).ok()?));
-    }
-    let printed: Vec<(usize, Model)> = settings.configs.iter().filter_map(|told| Some((told.line, read_model(&told.value)?))).collect();
-    if let Some(((line, first), rest)) = printed.split_first() {
-        // Two models in one run (a reward model, a teacher) share the card; a plan of one of them would explain nothing.
-        return rest.iter().all(|(_, other)| same(first, other)).then(|| (Origin::Printed(*line), first.clone()));
-    }
-    if let Some((line, text)) = from_arguments(settings) {
-        return Some((Origin::Arguments(line), model::read(&text).ok()?));
-    }
-    let mut found = candidates.iter().filter_map(|candidate| Some((candidate.origin.clone(), read_model(&candidate.text)?)));
-    let first = found.next()?;
-    found.all(|(_, other)| same(&first.1, &other)).then_some(first)
-}
-
-/// The model of a text that is a model's config.
-fn read_model(text: &str) -> Option<Model> {
-    let node = json::parse(text).ok()?;
-    let root = Section::new(&node);
-    matches!(recognise(root), Document::ModelConfig | Document::OriginalParams).then(|| model::from_section(root).ok())?
-}
-
-/// Whether a text is the config of a model.
-pub fn is_model(text: &str) -> bool {
-    read_model(text).is_some()
-}
-
-fn same(a: &Model, b: &Model) -> bool {
-    (a.total(), &a.model_type, a.dimensions.layers) == (b.total(), &b.model_type, b.dimensions.layers)
-}
-
-/// A config from Megatron's arguments, for the two shapes that they describe wholly.
-fn from_arguments(settings: &RunSettings) -> Option<(usize, String)> {
-    let get = |name: &str| settings.arguments.get(name).map(|told| told.value.as_str());
-    let number = |name: &str| get(name)?.parse::<u64>().ok();
-    let line = settings.arguments.get("num_layers")?.line;
-    settings.arguments.get("tensor_model_parallel_size")?;
-    if get("num_experts").is_some_and(|experts| experts != "None") || get("multi_latent_attention") == Some("True") {
-        return None;
-    }
-    let (layers, hidden, heads) = (number("num_layers")?, number("hidden_size")?, number("num_attention_heads")?);
-    let (vocab, wide) = (number("padded_vocab_size")?, number("ffn_hidden_size")?);
-    let tied = get("untie_embeddings_and_output_weights") == Some("False");
-    if get("swiglu") == Some("True") && get("normalization") == Some("RMSNorm") {
-        let groups = if get("group_query_attention") == Some("True") { number("num_query_groups")? } else { heads };
-        let width = number("kv_channels").unwrap_or(hidden / heads.max(1));
-        let text = object(&[
-            ("hidden_size", hidden),
-            ("num_hidden_layers", layers),
-            ("num_attention_heads", heads),
-            ("num_key_value_heads", groups),
-            ("head_dim", width),
-            ("intermediate_size", wide),
-            ("vocab_size", vocab),
-        ]);
-        return Some((line, format!("{{\"model_type\": \"llama\", \"tie_word_embeddings\": {tied}, {text}}}")));
-    }
-    (get("position_embedding_type") == Some("learned_absolute") && get("swiglu") == Some("False") && tied).then(|| {
-        let positions = number("max_position_embeddings").unwrap_or(1024);
-        let text = object(&[
-            ("n_embd", hidden),
-            ("n_layer", layers),
-            ("n_head", heads),
-            ("n_inner", wide),
-            ("n_positions", positions),
-            ("vocab_size", vocab),
-        ]);
-        (line, format!("{{\"model_type\": \"gpt2\", {text}}}"))
-    })
-}
-
-fn object(members: &[(&str, u64)]) -> String {
-    members.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect::<Vec<_>>().join(", ")
-}
-
 /// Name of the dtype of the weights, their bytes on one GPU, and whether the run itself said the dtype.
 fn held(model: &Model, settings: &RunSettings, run: &Run) -> (&'static str, u64, bool) {
     if let Some(setup) = run.setups.first() {
-        let bytes = states::weights(model, setup).0 / (setup.tensor_parallel * setup.pipeline_parallel) as f64;
+        let bytes = training::states::weights(model, setup).0 / (setup.tensor_parallel * setup.pipeline_parallel) as f64;
         let dtype = setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16);
         let name = match (&model.quantization, setup.task) {
             (Some(_), _) => "as stored",
             (None, Task::Qlora) => "4 bits",
             (None, Task::Inference) => dtype.name(),
-            _ if states::base_bytes(setup) == 4.0 => "float32",
+            _ if training::states::base_bytes(setup) == 4.0 => "float32",
             _ => "16 bits",
         };
         return (name, bytes as u64, run.has_dtype);
@@ -278,7 +200,7 @@ fn held(model: &Model, settings: &RunSettings, run: &Run) -> (&'static str, u64,
     let mut setup = Setup::new(Task::Inference);
     setup.dtype = told.filter(|_| model.quantization.is_none());
     let name = if model.quantization.is_some() { "as stored" } else { setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16).name() };
-    (name, states::weights(model, &setup).0 as u64, setup.dtype.is_some())
+    (name, training::states::weights(model, &setup).0 as u64, setup.dtype.is_some())
 }
 
 fn whole(model: &Model, plans: &[(&Setup, Plan)], card: Option<u64>) -> Whole {
@@ -450,15 +372,15 @@ mod tests {
     fn two_models_are_none() {
         let dump = |hidden: u64| format!("Model config LlamaConfig {{\n{}\n", &CONFIG.replace("4096", &hidden.to_string())[1..]);
         let settings = |log: &str| settings::read(&StrLines::new(log), usize::MAX);
-        assert!(model_of(&settings(&dump(4096)), &[]).is_some());
-        assert!(model_of(&settings(&(dump(4096) + &dump(2048))), &[]).is_none());
+        assert!(candidates::model_of(&settings(&dump(4096)), &[]).is_some());
+        assert!(candidates::model_of(&settings(&(dump(4096) + &dump(2048))), &[]).is_none());
     }
 
     #[test]
     fn megatron_describes_its_model() {
         let log = "num_layers ...... 32\nhidden_size ...... 4096\nnum_attention_heads ...... 32\npadded_vocab_size ...... 32000\nffn_hidden_size ...... 11008\ntensor_model_parallel_size ...... 2\nswiglu ...... True\nnormalization ...... RMSNorm\nuntie_embeddings_and_output_weights ...... True\ngroup_query_attention ...... False\nnum_experts ...... None\n";
         let settings = settings::read(&StrLines::new(log), usize::MAX);
-        let (origin, model) = model_of(&settings, &[]).unwrap();
+        let (origin, model) = candidates::model_of(&settings, &[]).unwrap();
         assert_eq!((origin, model.total()), (Origin::Arguments(0), 6_738_415_616));
     }
 }
