@@ -4,7 +4,7 @@ pub mod cards;
 pub mod check;
 pub mod expected;
 pub mod fit;
-mod fit_flags;
+pub mod fit_flags;
 mod fit_json;
 mod fit_table;
 mod github;
