@@ -84,7 +84,7 @@ fn one_config_beside_the_log_is_taken_and_two_are_not() {
     folder.write("package.json", "{\"name\": \"x\"}");
     let text = hover(&mut client, &uri, &log);
     assert!(text.contains("from `model.json` beside this log"), "{text}");
-    assert!(text.contains("two copies of the model, or one in 32 bits"), "{text}");
+    assert!(text.contains("two copies of the model take, or one in 32 bits"), "{text}");
     folder.write("runs/one/config.json", &config.replace("14336", "11008"));
     assert!(!hover(&mut client, &uri, &log).contains("the plan"));
 }

@@ -281,7 +281,8 @@ fn copies(run: &Run, settings: &RunSettings, (name, weights, known): (&str, u64,
     let allocated = allocated?;
     let twice = weights.checked_mul(2)?;
     // A training step holds gradients and states, which may come to the same.
-    let loading = settings.training.is_none() && run.task.is_none_or(|task| task == Task::Inference);
+    // A server's cache may come to the same by chance.
+    let loading = settings.engine.is_none() && settings.training.is_none() && run.task.is_none_or(|task| task == Task::Inference);
     if !loading || weights < LEAST_COPIED || (allocated as f64 / twice as f64 - 1.0).abs() > COPIES {
         return None;
     }
