@@ -82,6 +82,7 @@ pub fn json(expected: &Expected) -> Json {
         "largest_term": whole.and_then(|whole| whole.largest),
         "allocated_low": whole.map(|whole| whole.allocated.low),
         "allocated_high": whole.map(|whole| whole.allocated.high),
+        "total_bytes": whole.and_then(|whole| whole.middle),
         "total_low": whole.map(|whole| whole.total.low),
         "total_high": whole.map(|whole| whole.total.high),
         "card_bytes": expected.card,

@@ -82,6 +82,8 @@ pub struct Whole {
     pub allocated: Part,
     /// What the card must hold.
     pub total: Part,
+    /// The total in the middle of its range, where nothing is open.
+    pub middle: Option<u64>,
     /// The largest term, where it is the same for all open settings.
     pub largest: Option<&'static str>,
     /// Whether it fits the card.
@@ -238,7 +240,8 @@ fn whole(model: &Model, plans: &[(&Setup, Plan)], card: Option<u64>) -> Whole {
         [(setup, _)] if setup.task != Task::Inference => card.and_then(|card| Some(fit::of(model, setup, card).ok()?.max_batch)),
         _ => None,
     };
-    Whole { parts, allocated, total, largest, fits, max_batch }
+    let middle = if let [(_, plan)] = plans { Some(plan.total) } else { None };
+    Whole { parts, allocated, total, middle, largest, fits, max_batch }
 }
 
 /// Weights, and the other states of the parameters where the task is known: they hang on neither batch nor length.

@@ -1,6 +1,6 @@
 //! The expectation in words: a section of the hover, lines of a terminal.
 
-use super::{Copies, Expected, Fits, Origin, Part, Run, STATES};
+use super::{Copies, Expected, Fits, Origin, Part, Run, STATES, Whole};
 use crate::explain::markdown::{code, escape};
 use crate::explain::texts::{Language, fill, text};
 use crate::gpu;
@@ -81,13 +81,20 @@ fn table(expected: &Expected, language: Language) -> String {
         row(part.name, span(part));
     }
     if let Some(whole) = &expected.whole {
-        row(text(language, "expected.allocated"), span(&whole.allocated));
-        row(text(language, "expected.total"), span(&whole.total));
+        row(text(language, "expected.total"), total(whole, language));
     }
     if let Some(card) = expected.card {
         row(text(language, "expected.card"), card_words(card, language));
     }
     out
+}
+
+/// The total with its range, and the middle of it where nothing is open.
+fn total(whole: &Whole, language: Language) -> String {
+    match whole.middle {
+        Some(middle) => fill(language, "expected.middle", &[("middle", binary(middle)), ("range", span(&whole.total))]),
+        None => span(&whole.total),
+    }
 }
 
 /// `79.25 GiB, the 80 GB class`.
@@ -114,19 +121,23 @@ fn sentences(expected: &Expected, language: Language) -> Vec<String> {
         out.extend(thin(expected, language));
         return out;
     };
-    let (total, card) = (span(&whole.total), expected.card.map_or_else(String::new, binary));
+    let (total, card) = (total(whole, language), expected.card.map_or_else(String::new, binary));
     if let Some(largest) = whole.largest {
         let bytes = whole.parts.iter().find(|part| part.name == largest).map_or_else(String::new, span);
         out.push(say("expected.largest", &[("name", largest.to_owned()), ("bytes", bytes)]));
     }
     if expected.run.task == Some(Task::Inference) {
-        out.push(served(expected, &whole.total, language));
+        out.push(served(expected, whole, language));
         return out;
     }
     let key = match whole.fits {
         Some(Fits::Yes) => "expected.fits",
         Some(Fits::No) => "expected.too-large",
-        Some(Fits::Open) => "expected.open",
+        Some(Fits::Open) => match (whole.middle, expected.card) {
+            (Some(middle), Some(card)) if middle > card => "expected.open-above",
+            (Some(_), Some(_)) => "expected.open-below",
+            _ => "expected.open",
+        },
         None => return out,
     };
     out.push(say(key, &[("total", total), ("card", card)]));
@@ -138,13 +149,14 @@ fn sentences(expected: &Expected, language: Language) -> Vec<String> {
 }
 
 /// What a server holds, and why its card is full.
-fn served(expected: &Expected, total: &Part, language: Language) -> String {
+fn served(expected: &Expected, whole: &Whole, language: Language) -> String {
+    let total = total(whole, language);
     let (Some(card), Some(share)) = (expected.card, expected.share) else {
-        return fill(language, "expected.served", &[("total", span(total))]);
+        return fill(language, "expected.served", &[("total", total)]);
     };
     let taken = (card as f64 * share) as u64;
-    let key = if total.low > taken { "expected.served-large" } else { "expected.served-share" };
-    fill(language, key, &[("total", span(total)), ("share", share.to_string()), ("taken", binary(taken))])
+    let key = if whole.total.low > taken { "expected.served-large" } else { "expected.served-share" };
+    fill(language, key, &[("total", total), ("share", share.to_string()), ("taken", binary(taken))])
 }
 
 /// What can be said without a plan of the whole step.
