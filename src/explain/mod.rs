@@ -7,6 +7,7 @@ pub mod device_oom;
 pub mod expected;
 pub mod markdown;
 pub mod post_mortem;
+pub mod seen;
 pub mod texts;
 
 use crate::log::collectives::{self, Collective};
@@ -40,8 +41,11 @@ pub struct HoverText {
     pub span: Span,
 }
 
+/// What a face adds to the hover of a finding: it may look at files, this module not.
+pub type Addition<'a> = &'a dyn Fn(&Finding) -> Option<String>;
+
 /// The hover at a position: a number of a message, or the message.
-pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize) -> Option<HoverText> {
+pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize, addition: Addition<'_>) -> Option<HoverText> {
     let language = Language::English;
     let index = story::at_position(&analysis.findings, line, column).or_else(|| only_one_on(analysis, line))?;
     let finding = &analysis.findings[index];
@@ -49,7 +53,7 @@ pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize) -> 
     if let Some((number, span)) = story::number_at(finding, line, column) {
         return Some(HoverText { markdown: number_hover(number, finding, page, language), span });
     }
-    Some(HoverText { markdown: finding_hover(analysis, index, page, language), span: finding.span })
+    Some(HoverText { markdown: finding_hover(analysis, index, page, addition, language), span: finding.span })
 }
 
 /// Beside a finding's range, its line still explains it when it is the only one.
@@ -99,7 +103,7 @@ fn number_meaning(page: &Page, name: &str) -> Option<String> {
         .find_map(|item| Some(item.text.strip_prefix(&mark)?.trim_start_matches([':', ' ', '—', '-']).to_owned()))
 }
 
-fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Language) -> String {
+fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addition<'_>, language: Language) -> String {
     let finding = &analysis.findings[index];
     // A table has no diagnostic beside it, so its readings stand in the hover.
     let table = finding.kind == Kind::Report && page.front.block.is_some();
@@ -112,6 +116,7 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Langu
         // The first sentence stands above; the rest of the meaning follows it.
         _ => parts.extend(rest_of_meaning(page, finding)),
     }
+    parts.extend(addition(finding));
     if let Some(frame) = finding.text("frame") {
         parts.push(fill(language, "section.frame", &[("frame", markdown::code(frame))]));
     }

@@ -12,6 +12,7 @@ pub mod record;
 pub mod rules;
 pub mod run;
 pub mod scan;
+pub mod serving;
 pub mod settings;
 pub mod sniff;
 pub mod story;

@@ -14,7 +14,7 @@ use super::finding::{Finding, Number, Span};
 use super::rules::Rules;
 use super::scan::Match;
 use super::vocabulary::{Cause, Confidence, Kind, Role, Severity};
-use super::{Analysis, build, uncaught};
+use super::{Analysis, build, serving, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -81,6 +81,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     if findings.is_empty() {
         return Analysis { findings, story };
     }
+    serving::mark(&mut findings, lines);
     story.last_step = last_step(lines);
     story.groups = group(&findings, lines);
     story.group_index = vec![0; findings.len()];
