@@ -4,6 +4,7 @@
 
 pub mod config;
 pub mod device_oom;
+pub mod expected;
 pub mod markdown;
 pub mod post_mortem;
 pub mod texts;

@@ -91,7 +91,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     }
     story.onset = onset(&mut findings, &story, lines);
     story.root = root(&findings, &story);
-    if let Some(exception) = uncaught::cause(&findings, &story, lines) {
+    if let Some(exception) = uncaught::cause(&findings, &story) {
         let group = &story.groups[story.group_index[exception]];
         for &member in &group.members {
             (findings[member].severity, findings[member].role) = (Severity::Error, Role::RootCause);
@@ -117,7 +117,8 @@ fn group(findings: &[Finding], lines: &dyn Lines) -> Vec<Group> {
     }
     let mut out = Vec::with_capacity(groups.len());
     for (nth, group) in groups.into_iter().enumerate() {
-        let loud = findings[group.lead].severity != Severity::Info && nth < MOST_CANDIDATES;
+        let lead = &findings[group.lead];
+        let loud = (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
         let split = if loud { split_where_it_went_on(&group, findings, lines) } else { vec![group] };
         out.extend(split);
     }
@@ -220,7 +221,7 @@ fn stopped_by_launcher(lead: &Finding, findings: &[Finding]) -> bool {
 ///
 /// Follow-ups and timeouts give way to any cause. Otherwise a later event of a nearer class must be sure of itself: a bare
 /// kill after an exception is mostly the launcher's doing. A warning gives way to an error of its own or a nearer class.
-fn explains_better(later: &Finding, earlier: &Finding) -> bool {
+pub(super) fn explains_better(later: &Finding, earlier: &Finding) -> bool {
     if later.precedence < earlier.precedence {
         return earlier.precedence >= 9 || later.confidence == Confidence::High || earlier.severity == Severity::Warning;
     }

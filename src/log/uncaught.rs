@@ -3,16 +3,12 @@
 //! Programs print exceptions that they have handled, so one alone is information. Beside timeouts, closed connections or
 //! a launcher's summary it is what ended its process, unless step lines follow it or it is itself such a symptom.
 
-use super::aftermath::went_on;
 use super::finding::Finding;
 use super::story::Story;
 use super::vocabulary::{Cause, Kind, Role, Severity};
-use crate::text::Lines;
 
 /// Precedence from which a finding is no cause of its own: network errors, timeouts, follow-ups.
-const SYMPTOMS_FROM: u8 = 9;
-/// Exceptions looked at.
-const MOST_CANDIDATES: usize = 16;
+pub(super) const SYMPTOMS_FROM: u8 = 9;
 
 /// Exceptions that report the end of another process.
 const SYMPTOMS: [&str; 17] = [
@@ -36,25 +32,30 @@ const SYMPTOMS: [&str; 17] = [
 ];
 
 /// The exception that explains the others, if one does.
-pub(super) fn cause(findings: &[Finding], story: &Story, lines: &dyn Lines) -> Option<usize> {
-    if story.root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) {
+pub(super) fn cause(findings: &[Finding], story: &Story) -> Option<usize> {
+    if story.root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) || !has_symptom(findings, story) {
         return None;
     }
-    let leads = || story.groups.iter().map(|group| group.lead);
-    let ended = |lead: usize| {
-        let finding = &findings[lead];
-        let launcher = finding.kind == Kind::Launch && matches!(finding.role, Role::Consequence | Role::Confirmation);
-        launcher || (finding.precedence >= SYMPTOMS_FROM && finding.severity != Severity::Info && !is_exception(finding))
-    };
-    if !leads().any(ended) {
-        return None;
-    }
-    let candidates = leads().filter(|&lead| is_exception(&findings[lead])).take(MOST_CANDIDATES);
-    candidates.into_iter().find(|&lead| !is_symptom(&findings[lead]) && !went_on(lines, findings[lead].span.end_line, usize::MAX))
+    candidate(findings, story)
+}
+
+/// Does anything say that a process ended, and nothing why?
+pub(super) fn has_symptom(findings: &[Finding], story: &Story) -> bool {
+    story.groups.iter().any(|group| {
+        let lead = &findings[group.lead];
+        let launcher = lead.kind == Kind::Launch && matches!(lead.role, Role::Consequence | Role::Confirmation);
+        launcher || (lead.precedence >= SYMPTOMS_FROM && lead.severity != Severity::Info && !is_exception(lead))
+    })
+}
+
+/// The first exception that no step lines follow and that is no symptom itself.
+pub(super) fn candidate(findings: &[Finding], story: &Story) -> Option<usize> {
+    let groups = story.groups.iter().filter(|group| !group.went_on && is_exception(&findings[group.lead]));
+    groups.map(|group| group.lead).find(|&lead| !is_symptom(&findings[lead]))
 }
 
 /// Is this an exception that no page of its own explains?
-fn is_exception(finding: &Finding) -> bool {
+pub(super) fn is_exception(finding: &Finding) -> bool {
     finding.kind == Kind::Crash && finding.cause == Cause::Exception && finding.text("exception").is_some()
 }
 
