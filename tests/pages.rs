@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use trainwreck::log::rules::{BUILTIN_PAGES, Page, Rules, excerpts};
 
@@ -25,4 +26,22 @@ fn every_excerpt_holds() {
     let rules = Rules::builtin();
     let problems: Vec<String> = rules.pages().iter().flat_map(|page| excerpts::check(page, &rules)).map(|p| p.to_string()).collect();
     assert!(problems.is_empty(), "\n{} problems\n{}", problems.len(), problems.join("\n"));
+}
+
+/// The handbook for page authors lists every cause, and its example is a page that works.
+#[test]
+fn the_handbook_is_true() {
+    let handbook = include_str!("../docs/rules.md");
+    for cause in trainwreck::log::vocabulary::Cause::ALL {
+        assert!(handbook.contains(&format!("| `{cause}` |")), "docs/rules.md does not explain the cause {cause}");
+    }
+    let example = handbook.split("````markdown\n").nth(1).and_then(|rest| rest.split("````").next()).expect("the complete page");
+    let workspace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("handbook");
+    let folder = workspace.join(".trainwreck/rules");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("feature-store-down.md"), example).unwrap();
+    let (rules, problems) = trainwreck::files::load_rules(&[workspace]);
+    assert!(problems.is_empty(), "{problems:?}");
+    let problems = excerpts::check(rules.page("feature-store-down").unwrap(), &rules);
+    assert!(problems.is_empty(), "{problems:?}");
 }

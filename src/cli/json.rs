@@ -7,6 +7,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::log::divergence::Quantity;
+use crate::log::run::{Part, Place};
 use crate::log::units::Value;
 use crate::log::{Analysis, Finding};
 use crate::text::Lines;
@@ -33,6 +35,8 @@ pub fn finding(file: &str, f: &Finding, lines: &dyn Lines) -> Json {
         ("step", f.step.map(Json::from)),
         ("time", f.time.as_deref().map(Json::from)),
         ("host", f.host.as_deref().map(Json::from)),
+        ("exception", f.text("exception").map(Json::from)),
+        ("frame", f.text("frame").map(Json::from)),
     ];
     for (name, value) in known {
         if let Some(value) = value {
@@ -61,6 +65,12 @@ pub fn column(line: &str, byte: usize) -> usize {
     head.chars().count() + 1
 }
 
+/// The run that a file is a part of: how many files it has, and where its root cause stands.
+pub fn run(parts: &[Part], root: Option<Place>) -> Json {
+    let root = root.map(|root| json!({"file": parts[root.part].name, "finding": root.finding}));
+    json!({"files": parts.len(), "root_cause": root})
+}
+
 /// The findings and the story of one file.
 pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
     let story = &analysis.story;
@@ -68,7 +78,20 @@ pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
     let groups: Vec<Json> =
         story.groups.iter().map(|g| json!({"lead": g.lead, "members": g.members, "ranks": g.ranks, "went_on": g.went_on})).collect();
     let onset = story.onset.map(|o| {
-        json!({"finding": o.finding, "step": o.step, "last_finite_step": o.last_finite_step, "last_finite_line": o.last_finite_line.map(|l| l + 1)})
+        json!({
+            "finding": o.finding,
+            "step": o.step,
+            "last_finite_step": o.last_finite_step,
+            "last_finite_line": o.last_finite_line.map(|l| l + 1),
+            "divergence": o.divergence.map(|d| json!({
+                "quantity": match d.quantity { Quantity::Loss => "loss", Quantity::GradNorm => "grad_norm" },
+                "line": d.line + 1,
+                "step": d.step,
+                "value": d.value,
+                "typical": d.typical,
+                "limit": d.limit,
+            })),
+        })
     });
     json!({
         "file": file,

@@ -6,9 +6,14 @@ pub mod fit;
 pub mod fit_flags;
 mod fit_json;
 mod fit_table;
+mod github;
 pub mod gpus;
 pub mod json;
+mod markdown;
+mod post_mortem;
+mod report;
 pub mod rules;
+mod sarif;
 pub mod text;
 
 /// Text of strangers for a terminal: control characters and those that turn the direction of writing are replaced.

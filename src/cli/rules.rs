@@ -2,12 +2,14 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
 use crate::explain;
 use crate::files;
-use crate::log::rules::excerpts;
+use crate::log::analyze;
+use crate::log::rules::{Rules, excerpts};
 
 /// Arguments of `rules`.
 #[derive(Debug, Args)]
@@ -25,12 +27,15 @@ pub struct RulesArgs {
 /// Arguments of `explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Id of a rule, as `trainwreck rules` lists it
+    /// Id of a rule, as `trainwreck rules` lists it; words of its id or title; or a message, in quotes
     pub rule: String,
     /// Folder whose .trainwreck/rules are loaded; the current one by default
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
 }
+
+/// Rules that are named when a name fits several.
+const MOST_CANDIDATES: usize = 12;
 
 fn workspace(chosen: &Option<PathBuf>) -> PathBuf {
     chosen.clone().unwrap_or_else(|| PathBuf::from("."))
@@ -42,7 +47,7 @@ fn workspace(chosen: &Option<PathBuf>) -> PathBuf {
 /// When standard output cannot be written.
 pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     let (rules, mut problems) = files::load_rules(&[workspace(&args.workspace)]);
-    let wanted = args.filter.as_deref().unwrap_or_default();
+    let wanted = args.filter.as_deref().unwrap_or_default().to_lowercase();
     let mut out = anstream::stdout().lock();
     if args.test {
         let own: Vec<_> = rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)).collect();
@@ -53,7 +58,8 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     } else {
         for page in rules.pages() {
             let front = &page.front;
-            if [front.id.as_str(), front.title.as_str(), front.kind.as_str()].iter().any(|text| text.contains(wanted)) {
+            let texts = [front.id.as_str(), front.title.as_str(), front.kind.as_str()];
+            if texts.iter().any(|text| text.to_lowercase().contains(&wanted)) {
                 writeln!(out, "{:<28} {:<10} {:<8} {}", front.id, front.kind, front.severity, front.title)?;
             }
         }
@@ -70,18 +76,37 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
 /// When standard output cannot be written.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<i32> {
     let (rules, _) = files::load_rules(&[workspace(&args.workspace)]);
-    match explain::page_markdown(&rules, &args.rule) {
-        Some(page) => {
-            write!(anstream::stdout(), "{page}")?;
-            Ok(0)
-        }
-        None => {
-            writeln!(
-                anstream::stderr(),
-                "trainwreck: no rule is called `{}`; `trainwreck rules` lists them",
-                super::printable_line(&args.rule)
-            )?;
-            Ok(2)
-        }
+    let shown = super::printable_line(&args.rule);
+    let candidates = candidates(&args.rule, &rules);
+    if let [id] = candidates.as_slice()
+        && let Some(page) = explain::page_markdown(&rules, id)
+    {
+        write!(anstream::stdout(), "{page}")?;
+        return Ok(0);
     }
+    let mut complaint = anstream::stderr();
+    if candidates.is_empty() {
+        writeln!(complaint, "trainwreck: no rule is called `{shown}`; `trainwreck rules` lists them")?;
+        return Ok(2);
+    }
+    let more = candidates.len().saturating_sub(MOST_CANDIDATES);
+    let list = candidates[..candidates.len() - more].join(", ");
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    writeln!(complaint, "trainwreck: no rule is called `{shown}`; near it: {list}{rest}")?;
+    Ok(2)
+}
+
+/// The rule of this id; else the one that finds something in the text; else all whose id or title holds all its words.
+fn candidates(wanted: &str, rules: &Arc<Rules>) -> Vec<String> {
+    if rules.page(wanted).is_some() {
+        return vec![wanted.to_owned()];
+    }
+    let analysis = analyze(wanted, rules);
+    if let Some(finding) = analysis.story.root.or(Some(0)).and_then(|index| analysis.findings.get(index)) {
+        return vec![finding.rule.to_string()];
+    }
+    let words: Vec<String> = wanted.split([' ', '-', '_']).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+    let holds = |text: &str| !words.is_empty() && words.iter().all(|word| text.contains(word.as_str()));
+    let pages = rules.pages().iter().map(|page| &page.front);
+    pages.filter(|front| holds(&format!("{} {}", front.id, front.title.to_lowercase()))).map(|front| front.id.clone()).collect()
 }

@@ -3,6 +3,9 @@
 use crate::log::Finding;
 use crate::log::vocabulary::Cause;
 
+/// Characters of a log's text that a hover shows at most, between words.
+const MOST_ESCAPED: usize = 400;
+
 /// Text of a log as inline code: nothing in it can become Markdown, HTML or a link.
 pub fn code(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c == '`' || c.is_control() { ' ' } else { c }).take(200).collect();
@@ -10,10 +13,16 @@ pub fn code(text: &str) -> String {
     if clean.is_empty() { "` `".to_owned() } else { format!("`{clean}`") }
 }
 
-/// Text of a log between Markdown words.
+/// Text of a log between Markdown words; a long one is cut.
 pub fn escape(text: &str) -> String {
+    let end = text.char_indices().nth(MOST_ESCAPED).map_or(text.len(), |(at, _)| at);
+    escape_all(&text[..end])
+}
+
+/// Text of a log between Markdown words, whole.
+pub fn escape_all(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars().take(400) {
+    for c in text.chars() {
         if c.is_control() {
             out.push(' ');
             continue;

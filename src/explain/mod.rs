@@ -4,9 +4,12 @@
 
 pub mod config;
 pub mod device_oom;
+pub mod expected;
 pub mod markdown;
+pub mod post_mortem;
 pub mod texts;
 
+use crate::log::divergence::{Divergence, Quantity};
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::rules::{Page, Rules};
 use crate::log::units::{self, Unit, Value};
@@ -101,6 +104,9 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Langu
         Some(Verdict::DeviceOom(oom)) => parts.extend(device_oom::table(oom, language)),
         // The first sentence stands above; the rest of the meaning follows it.
         _ => parts.extend(rest_of_meaning(page, finding)),
+    }
+    if let Some(frame) = finding.text("frame") {
+        parts.push(fill(language, "section.frame", &[("frame", markdown::code(frame))]));
     }
     let list = |key: &str, heading: &str| -> Option<String> {
         let items = markdown::fitting(page.section(heading), finding);
@@ -228,8 +234,26 @@ fn place_in_the_story(analysis: &Analysis, index: usize, language: Language) -> 
             (None, Some(at)) => out.push(fill(language, "story.onset-line", &[("line", (at + 1).to_string())])),
             _ => {}
         }
+        if let Some(divergence) = &onset.divergence {
+            let line = fill(language, "post.line", &[("line", (divergence.line + 1).to_string())]);
+            out.push(format!("{}.", divergence_sentence(divergence, &line, language)));
+        }
     }
     out.join(" ")
+}
+
+/// Where a quantity left its band: without a stop, so that it can stand in a row.
+fn divergence_sentence(divergence: &Divergence, place: &str, language: Language) -> String {
+    let key = match divergence.quantity {
+        Quantity::Loss => "story.divergence-loss",
+        Quantity::GradNorm => "story.divergence-norm",
+    };
+    let place = match divergence.step {
+        Some(step) => fill(language, "story.at-step", &[("step", step.to_string()), ("place", place.to_owned())]),
+        None => place.to_owned(),
+    };
+    let short = |value: f64| if (0.01..1e5).contains(&value.abs()) { format!("{value:.2}") } else { format!("{value:.1e}") };
+    fill(language, key, &[("place", place), ("value", short(divergence.value)), ("typical", short(divergence.typical))])
 }
 
 /// `0-3, 7` for 0 1 2 3 7.

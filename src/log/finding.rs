@@ -57,6 +57,7 @@ impl Number {
     /// The number in words: as printed where it was read, else in binary units.
     pub fn shown(&self) -> String {
         match (self.span, self.value) {
+            _ if self.unit == Unit::Ms => units::duration(self.value.as_f64()),
             (None, Value::Bytes(n)) => units::binary(n),
             // A bare count of bytes or KiB says nothing without its unit.
             (_, Value::Bytes(n)) if !self.text.ends_with(|c: char| c.is_ascii_alphabetic()) => units::binary(n),

@@ -1,13 +1,20 @@
 //! Reading logs: what each line says, and the story of the run.
 
+mod aftermath;
+pub mod blocks;
+mod build;
+pub mod divergence;
 pub mod document;
 pub mod finding;
 pub mod progress;
 pub mod record;
 pub mod rules;
+pub mod run;
 pub mod scan;
+pub mod settings;
 pub mod sniff;
 pub mod story;
+mod uncaught;
 pub mod units;
 pub mod verdict;
 pub mod vocabulary;

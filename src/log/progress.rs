@@ -17,6 +17,8 @@ pub struct Progress {
     pub step: Option<u64>,
     /// The loss; `None` when the line has none.
     pub loss: Option<f64>,
+    /// The norm of the gradient; `None` when the line has none.
+    pub grad_norm: Option<f64>,
 }
 
 /// At most this much of a line is read.
@@ -41,6 +43,7 @@ const OTHER_WORK: [&str; 12] = [
 struct Dialects {
     step: Vec<Regex>,
     loss: Regex,
+    grad_norm: Regex,
 }
 
 static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
@@ -65,6 +68,10 @@ static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
             r"(?i)(?:^|[^\w/]|\b(?:train|actor|critic|policy)/)(?:\w*[_ ])?(?:loss(?:/[\w./]+)?|损失值?|損失)['\x22\]]?\s*[=:： ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
         )
         .ok()?,
+        grad_norm: Regex::new(
+            r"(?i)\b(?:\w+[/_ ])?(?:grad(?:ient)?[_ ]?norm|gnorm|grad_2\.0_norm_total)['\x22]?\s*[=: ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
+        )
+        .ok()?,
     })
 });
 
@@ -76,16 +83,19 @@ pub fn read(text: &str) -> Option<Progress> {
     }
     let dialects = DIALECTS.as_ref()?;
     let number = |regex: &Regex| regex.captures(text).and_then(|c| c.get(1)).map(|m| m.as_str().to_ascii_lowercase());
-    let loss = number(&dialects.loss).and_then(|text| match text.trim_start_matches(['-', '+']) {
-        "nan" => Some(f64::NAN),
-        "inf" => Some(f64::INFINITY),
-        _ => text.trim_end_matches('.').parse().ok(),
-    });
+    let real = |regex: &Regex| {
+        number(regex).and_then(|text| match text.trim_start_matches(['-', '+']) {
+            "nan" => Some(f64::NAN),
+            "inf" => Some(f64::INFINITY),
+            _ => text.trim_end_matches('.').parse().ok(),
+        })
+    };
+    let loss = real(&dialects.loss);
     let step = dialects.step.iter().find_map(|regex| number(regex)?.replace(',', "").parse().ok());
     // DeepSpeed's own step line carries no loss: `[Rank 0] step=120, skipped=6`.
     let other = || OTHER_WORK.iter().any(|word| text.contains(word));
     let bar = (text.contains("it/s") || text.contains("s/it") || text.contains("skipped=")) && !other();
-    (loss.is_some() || (bar && step.is_some())).then_some(Progress { step, loss })
+    (loss.is_some() || (bar && step.is_some())).then(|| Progress { step, loss, grad_norm: real(&dialects.grad_norm) })
 }
 
 /// Does a text have the words without which no dialect reports anything? Most lines have not, and need no closer look.
@@ -130,7 +140,15 @@ mod tests {
             ("<epoch:  5, iter:  10,200, lr:1.992e-04> loss: 1.8082e-02", Some(10200), Some(0.018082)),
         ];
         for (line, step, loss) in cases {
-            assert_eq!(read(line), Some(Progress { step, loss }), "{line}");
+            assert_eq!(read(line).map(|now| (now.step, now.loss)), Some((step, loss)), "{line}");
+        }
+        for (line, norm) in [
+            ("{'loss': 2.3451, 'grad_norm': 1.23, 'learning_rate': 4.9e-05, 'epoch': 0.01}", 1.23),
+            ("iteration 12/ 250 | lm loss: 1.9E+00 | loss scale: 1.0 | grad norm: 0.512 |", 0.512),
+            ("step: 12  loss:  4.1234  grad_norm:  1.0", 1.0),
+            ("2020-08-01 | INFO | train_inner | loss=4.2, ppl=18, gnorm=0.9, clip=0", 0.9),
+        ] {
+            assert_eq!(read(line).and_then(|now| now.grad_norm), Some(norm), "{line}");
         }
         assert!(read("step 1200 loss = nan").unwrap().loss.unwrap().is_nan());
         for line in [

@@ -5,19 +5,16 @@
 //! follow is context, not a cause. Lines of several ranks are interleaved and may be printed late, so a cause can stand
 //! below its consequences; the class of an event (`precedence`) outranks its place.
 
-use std::cell::OnceCell;
-
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use super::aftermath::{STEPS_ONWARD, last_step, onset, went_on};
+use super::divergence::Divergence;
 use super::finding::{Finding, Number, Span};
-use super::progress::{self, Progress};
 use super::rules::Rules;
 use super::scan::Match;
-use super::units;
-use super::verdict;
 use super::vocabulary::{Cause, Confidence, Kind, Role, Severity};
-use super::{Analysis, rules::page};
+use super::{Analysis, build, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -56,7 +53,7 @@ pub struct Group {
 }
 
 /// The first non-finite number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Onset {
     /// The finding.
     pub finding: usize,
@@ -66,28 +63,20 @@ pub struct Onset {
     pub last_finite_step: Option<u64>,
     /// The step of the first non-finite value.
     pub step: Option<u64>,
+    /// Where the loss or the gradient norm left its band before.
+    pub divergence: Option<Divergence>,
 }
 
-/// Lines searched above a non-finite value for the last finite one.
-const ONSET_LINES: usize = 2000;
-/// Lines searched below a finding for progress.
-const AFTER_LINES: usize = 4000;
-/// Lines searched from the end of the text for the last step.
-const LAST_STEP_LINES: usize = 400;
-/// Step lines with rising steps that show that the run went on.
-const STEPS_ONWARD: usize = 3;
 /// Lines of a launcher's summary that are looked through.
 const SUMMARY_LINES: usize = 4000;
 /// Precedence of what only follows other events.
 const FOLLOW_UP: u8 = 11;
-/// Ranks from this number on are no ranks.
-const MOST_RANKS: f64 = 16_777_216.0;
 /// Candidates whose aftermath is looked at.
 const MOST_CANDIDATES: usize = 64;
 
 /// Tells the story of all matches of a text.
 pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
-    let mut findings: Vec<Finding> = resolve(matches, rules).into_iter().filter_map(|m| build(m, rules, lines)).collect();
+    let mut findings = build::findings(matches, lines, rules);
     let mut story = Story::default();
     if findings.is_empty() {
         return Analysis { findings, story };
@@ -102,108 +91,15 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     }
     story.onset = onset(&mut findings, &story, lines);
     story.root = root(&findings, &story);
+    if let Some(exception) = uncaught::cause(&findings, &story) {
+        let group = &story.groups[story.group_index[exception]];
+        for &member in &group.members {
+            (findings[member].severity, findings[member].role) = (Severity::Error, Role::RootCause);
+        }
+        story.root = Some(exception);
+    }
     assign_roles(&mut findings, &story);
     Analysis { findings, story }
-}
-
-/// Of matches that overlap, the longest stays; of equals, the one nearer to a cause.
-fn resolve<'m>(matches: &'m [Match], rules: &Rules) -> Vec<&'m Match> {
-    let mut sorted: Vec<&Match> = matches.iter().collect();
-    sorted.sort_by_key(|m| (m.span.line, m.span.start, std::cmp::Reverse(m.length), m.page));
-    let rank = |m: &Match| (m.length, std::cmp::Reverse(rules.pages().get(m.page).map(|p| p.front.precedence)));
-    let mut kept: Vec<&Match> = Vec::with_capacity(sorted.len());
-    for m in sorted {
-        match kept.last() {
-            Some(last) if (m.span.line, m.span.start) < (last.span.end_line, last.span.end) => {
-                if rank(m) > rank(last) {
-                    kept.pop();
-                    kept.push(m);
-                }
-            }
-            _ => kept.push(m),
-        }
-    }
-    kept
-}
-
-/// The finding of a match; `None` when its page's verdict finds nothing in it.
-fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
-    let page = &rules.pages()[m.page];
-    let front = &page.front;
-    let mut numbers: Vec<Number> = Vec::new();
-    let mut texts: Vec<(String, String)> = Vec::new();
-    for capture in &m.captures {
-        match units::read(&capture.text, front.numbers.get(&capture.name).copied()) {
-            Some((value, unit)) => {
-                numbers.push(Number { name: capture.name.clone(), value, unit, text: capture.text.clone(), span: Some(capture.span) });
-            }
-            None => texts.push((capture.name.clone(), capture.text.clone())),
-        }
-    }
-    if let Some(name) = front.verdict.as_deref().filter(|verdict| *verdict == "device-oom").and_then(|_| allocator_variable(m, lines)) {
-        texts.push(("alloc_conf".to_owned(), name));
-    }
-    let judged = front.verdict.as_deref().and_then(|name| verdict::judge(name, &mut numbers, &texts, front.cause));
-    if judged.is_none() && front.verdict.as_deref().is_some_and(|name| verdict::CONDITIONS.contains(&name)) {
-        return None;
-    }
-    let (cause, verdict) = judged.unwrap_or((front.cause, None));
-    // The rows of a table were for the verdict alone.
-    texts.retain(|(name, _)| name != "rows" && name != "header");
-    let whole = |name: &str| numbers.iter().find(|n| n.name == name).map(|n| n.value.as_f64()).filter(|x| *x >= 0.0);
-    let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
-    Some(Finding {
-        rule: page.id.clone(),
-        title: page.title.clone(),
-        kind: front.kind,
-        cause,
-        severity: front.severity,
-        confidence: front.confidence,
-        role: front.role,
-        precedence: front.precedence,
-        message: message(&front.title, &front.message, &numbers, &texts),
-        span: m.span,
-        rank: whole("rank").filter(|x| *x < MOST_RANKS).map(|x| x as u32).or(m.prefix.rank),
-        step: whole("step").map(|x| x as u64),
-        time: text("time").or_else(|| m.prefix.time.clone()),
-        host: text("host").or_else(|| m.prefix.host.clone()),
-        numbers,
-        texts,
-        verdict,
-    })
-}
-
-/// The allocator's environment variable as the advice behind the message names it: the name differs by release and device.
-fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
-    (m.span.end_line..m.span.end_line + 4).find_map(|i| {
-        let line = lines.line(i);
-        let at = line.find("_ALLOC_CONF")?;
-        let start = line[..at].rfind("PYTORCH").filter(|start| at - start < 16)?;
-        let name = &line[start..at + "_ALLOC_CONF".len()];
-        // Only the variable's own name may reach a hover or a shell line.
-        name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_').then(|| name.to_owned())
-    })
-}
-
-/// The first template whose placeholders are all present, filled in; the page's title when there is none.
-fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
-    let value = |name: &str| -> Option<String> {
-        if let Some(number) = numbers.iter().find(|n| n.name == name) {
-            return Some(match number.unit {
-                units::Unit::Ms => units::duration(number.value.as_f64()),
-                _ => number.shown(),
-            });
-        }
-        texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone())
-    };
-    let fill = |template: &str| -> Option<String> {
-        let mut out = template.to_owned();
-        for name in page::placeholders(template) {
-            out = out.replace(&format!("{{{name}}}"), &value(name)?);
-        }
-        Some(out)
-    };
-    templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| title.to_owned())
 }
 
 /// Findings of one rule and cause are one event, unless the run went on in between.
@@ -221,7 +117,8 @@ fn group(findings: &[Finding], lines: &dyn Lines) -> Vec<Group> {
     }
     let mut out = Vec::with_capacity(groups.len());
     for (nth, group) in groups.into_iter().enumerate() {
-        let loud = findings[group.lead].severity != Severity::Info && nth < MOST_CANDIDATES;
+        let lead = &findings[group.lead];
+        let loud = (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
         let split = if loud { split_where_it_went_on(&group, findings, lines) } else { vec![group] };
         out.extend(split);
     }
@@ -260,10 +157,12 @@ fn event_key(f: &Finding) -> EventKey<'_> {
     // Reports with different numbers are different reports; Xids of one page are told apart by their number (a page of
     // another name is about one Xid, which its other wordings do not print).
     let xid = f.number("xid").filter(|_| f.rule.starts_with("xid")).map(|number| number.value.as_f64().to_bits());
-    (&f.rule, f.cause, f.severity, xid, if f.kind == Kind::Report { &f.message } else { "" })
+    // So are exceptions with different texts.
+    let told_apart = f.kind == Kind::Report || (f.kind == Kind::Crash && f.cause == Cause::Exception);
+    (&f.rule, f.cause, f.severity, xid, if told_apart { &f.message } else { "" })
 }
 
-fn is_non_finite(f: &Finding) -> bool {
+pub(super) fn is_non_finite(f: &Finding) -> bool {
     f.kind == Kind::Nan && matches!(f.cause, Cause::NanOnset | Cause::NanOngoing)
 }
 
@@ -284,64 +183,6 @@ fn split_where_it_went_on(group: &Group, findings: &[Finding], lines: &dyn Lines
         out.push(Group { lead: members[0], members, ..Group::default() });
     }
     out
-}
-
-/// Do step lines with finite losses and rising steps follow line `after`?
-fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
-    let last = lines.count().min(after + 1 + AFTER_LINES).min(until);
-    // Looked for only when a step below asks for it.
-    let before = OnceCell::new();
-    let step_before = || *before.get_or_init(|| (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step));
-    let mut seen: Vec<u64> = Vec::new();
-    let mut with_loss = 0;
-    for i in after + 1..last {
-        let Some(now) = progress::of_line(lines, i) else { continue };
-        match now {
-            Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
-            Progress { loss: Some(_), step: None } => with_loss += 1,
-            Progress { step: Some(step), .. } => {
-                let rises = seen.last().copied().or_else(&step_before).is_none_or(|last| step > last);
-                if rises {
-                    seen.push(step);
-                }
-            }
-            Progress { step: None, loss: None } => {}
-        }
-        if seen.len() >= STEPS_ONWARD || with_loss >= STEPS_ONWARD {
-            return true;
-        }
-    }
-    false
-}
-
-fn last_step(lines: &dyn Lines) -> Option<(u64, usize)> {
-    let count = lines.count();
-    (count.saturating_sub(LAST_STEP_LINES)..count).rev().find_map(|i| Some((progress::of_line(lines, i)?.step?, i)))
-}
-
-/// Finds the first non-finite value and the last finite one above it.
-fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<Onset> {
-    let group = story.groups.iter().find(|group| !group.went_on && is_non_finite(&findings[group.lead]))?;
-    let finding = group.lead;
-    let line = findings[finding].span.line;
-    let step = findings[finding].step.or_else(|| progress::of_line(lines, line)?.step);
-    let last = (line.saturating_sub(ONSET_LINES)..line).rev().find_map(|i| {
-        let progress = progress::of_line(lines, i)?;
-        progress.loss.is_some_and(f64::is_finite).then_some((i, progress.step))
-    });
-    // Step lines only (two exceptions of one run tell nothing about its past), not from the first step on, and not where
-    // the loss itself was still finite.
-    let reported = group.members.iter().any(|&i| progress::of_line(lines, findings[i].span.line).is_some() || findings[i].step.is_some());
-    let inside = reported
-        && step.is_none_or(|step| step > 1)
-        && progress::of_line(lines, line).and_then(|progress| progress.loss).is_none_or(|loss| !loss.is_finite());
-    let first = &mut findings[finding];
-    first.step = step;
-    if last.is_none() && inside && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
-        // The log begins inside the event: the onset is above what is seen.
-        first.cause = Cause::NanOngoing;
-    }
-    Some(Onset { finding, last_finite_line: last.map(|l| l.0), last_finite_step: last.and_then(|l| l.1), step })
 }
 
 /// Chooses the finding that explains the others.
@@ -380,7 +221,7 @@ fn stopped_by_launcher(lead: &Finding, findings: &[Finding]) -> bool {
 ///
 /// Follow-ups and timeouts give way to any cause. Otherwise a later event of a nearer class must be sure of itself: a bare
 /// kill after an exception is mostly the launcher's doing. A warning gives way to an error of its own or a nearer class.
-fn explains_better(later: &Finding, earlier: &Finding) -> bool {
+pub(super) fn explains_better(later: &Finding, earlier: &Finding) -> bool {
     if later.precedence < earlier.precedence {
         return earlier.precedence >= 9 || later.confidence == Confidence::High || earlier.severity == Severity::Warning;
     }
@@ -426,7 +267,9 @@ pub fn at_line(findings: &[Finding], line: usize) -> impl Iterator<Item = (usize
 
 /// The smallest number or finding at a position.
 pub fn at_position(findings: &[Finding], line: usize, column: usize) -> Option<usize> {
-    at_line(findings, line).filter(|(_, finding)| finding.span.holds(line, column)).map(|(i, _)| i).next()
+    let extent = |span: Span| (span.end_line - span.line, span.end.saturating_sub(span.start));
+    let here = at_line(findings, line).filter(|(_, finding)| finding.span.holds(line, column));
+    here.min_by_key(|(_, finding)| extent(finding.span)).map(|(i, _)| i)
 }
 
 /// The span of a number that holds this position.

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 pub mod clean;
 pub mod document;
+pub mod redact;
 
 /// All lines of a text, however it is stored.
 ///

@@ -70,6 +70,12 @@ pub struct Front {
     /// How many following lines the pattern may see, joined by LF.
     #[serde(default)]
     pub continues: usize,
+    /// Name of the block reader that reads the lines from here on into data; without a block there is no finding.
+    #[serde(default)]
+    pub block: Option<String>,
+    /// Does the page yield to any other page that finds something on the same lines?
+    #[serde(default)]
+    pub fallback: bool,
     /// Name of the verdict that turns the numbers into a cause.
     #[serde(default)]
     pub verdict: Option<String>,
@@ -217,10 +223,15 @@ impl Page {
                 say(line_of("verdict"), format!("no verdict is called `{verdict}`; there are {}", crate::log::verdict::NAMES.join(", ")));
             }
         }
+        if let Some(block) = self.front.block.as_deref().filter(|block| !crate::log::blocks::exists(block)) {
+            let names: Vec<&str> = crate::log::blocks::names().collect();
+            say(line_of("block"), format!("no block is called `{block}`; there are {}", names.join(", ")));
+        }
         for template in &self.front.message {
             for name in placeholders(template) {
                 let known = self.front.patterns.iter().any(|p| p.contains(&format!("<{name}>")))
-                    || crate::log::verdict::PLACEHOLDERS.contains(&name);
+                    || crate::log::verdict::PLACEHOLDERS.contains(&name)
+                    || self.front.block.is_some();
                 if !known {
                     say(line_of("message"), format!("no pattern captures `{name}`"));
                 }

@@ -1,0 +1,116 @@
+//! `check --format sarif`: SARIF 2.1.0 (OASIS), for code-scanning viewers.
+//!
+//! One run with one result a finding. Columns count code points, `endColumn` stands behind the last one. The root cause is
+//! a related location of what followed from it. Repeats are `unchanged` copies and left to `jsonl`; the lead of a group
+//! carries their number as `occurrenceCount`.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value as Json, json};
+
+use super::json::column;
+use crate::explain;
+use crate::log::rules::Rules;
+use crate::log::vocabulary::{Role, Severity};
+use crate::log::{Analysis, Span};
+use crate::text::Lines;
+
+/// The results of one file: the lead of each group.
+pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Vec<Json> {
+    let story = &analysis.story;
+    let root = story.root.map(|root| location(file, analysis.findings[root].span, lines));
+    let one = |group: &crate::log::story::Group| {
+        let finding = &analysis.findings[group.lead];
+        let mut out = json!({
+            "ruleId": &*finding.rule,
+            "level": level(finding.severity),
+            "message": {"text": explain::diagnostic_message(analysis, group.lead)},
+            "locations": [location(file, finding.span, lines)],
+            "occurrenceCount": group.members.len(),
+            "properties": {
+                "kind": finding.kind.as_str(),
+                "cause": finding.cause.as_str(),
+                "role": finding.role.as_str(),
+                "confidence": finding.confidence.as_str(),
+                "ranks": group.ranks,
+            },
+        });
+        if let Some(root) = root.as_ref().filter(|_| matches!(finding.role, Role::Consequence | Role::Confirmation)) {
+            let mut related = root.clone();
+            related["message"] = json!({"text": explain::texts::text(explain::texts::Language::English, "role.root-cause")});
+            out["relatedLocations"] = json!([related]);
+        }
+        out
+    };
+    story.groups.iter().map(one).collect()
+}
+
+/// The whole document.
+pub fn document(results: Vec<Json>, rules: &Rules) -> Json {
+    let used: BTreeSet<&str> = results.iter().filter_map(|result| result["ruleId"].as_str()).collect();
+    let described: Vec<Json> = used
+        .into_iter()
+        .filter_map(|id| {
+            let page = rules.page(id)?;
+            let help = explain::page_markdown(rules, id)?;
+            Some(json!({
+                "id": id,
+                "shortDescription": {"text": &*page.title},
+                "help": {"text": explain::markdown::plain(&help), "markdown": help},
+                "defaultConfiguration": {"level": level(page.front.severity)},
+            }))
+        })
+        .collect();
+    json!({
+        "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "trainwreck",
+                "version": env!("CARGO_PKG_VERSION"),
+                "informationUri": env!("CARGO_PKG_REPOSITORY"),
+                "rules": described,
+            }},
+            "columnKind": "unicodeCodePoints",
+            "results": results,
+        }],
+    })
+}
+
+fn level(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
+    }
+}
+
+fn location(file: &str, span: Span, lines: &dyn Lines) -> Json {
+    json!({"physicalLocation": {
+        "artifactLocation": {"uri": uri(file)},
+        "region": {
+            "startLine": span.line + 1,
+            "startColumn": column(&lines.line(span.line), span.start),
+            "endLine": span.end_line + 1,
+            "endColumn": column(&lines.line(span.end_line), span.end),
+        },
+    }})
+}
+
+/// A path as a URI reference: relative ones stay relative, each part percent-encoded.
+fn uri(file: &str) -> String {
+    let absolute = Path::new(file).is_absolute();
+    let mut out = String::from(match (absolute, file.starts_with('/')) {
+        (true, true) => "file://",
+        (true, false) => "file:///",
+        _ => "",
+    });
+    for byte in file.replace('\\', "/").bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}

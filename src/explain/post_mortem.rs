@@ -1,0 +1,280 @@
+//! The post-mortem: when the run died, what killed it and where, what only followed, what went before, what to do first.
+//!
+//! Rows of plain text that a face draws; together they fit on a screen with the heading.
+
+use std::collections::BTreeMap;
+
+use super::texts::{Language, fill, text};
+use super::{diagnostic_message, markdown, ranges};
+use crate::log::progress;
+use crate::log::record;
+use crate::log::rules::Rules;
+use crate::log::vocabulary::{Kind, Role, Severity};
+use crate::log::{Analysis, Finding};
+use crate::text::{Lines, clean, floor_border};
+
+/// Lines above the root cause that are searched for a step line.
+const STEP_LINES: usize = 2000;
+/// Lines around the root cause that are searched for a time stamp.
+const TIME_LINES: usize = 200;
+/// Bytes of a line that are read for its prefix.
+const PREFIX_BYTES: usize = 1024;
+/// Follow-ups that are named.
+const MOST_FOLLOWERS: usize = 3;
+
+/// One file of the run.
+#[derive(Clone, Copy)]
+pub struct Part<'a> {
+    /// Its name, when the run has several files; lines of a single one need none.
+    pub name: Option<&'a str>,
+    /// What it says.
+    pub analysis: &'a Analysis,
+    /// Its text; `None` when only the findings are at hand.
+    pub lines: Option<&'a dyn Lines>,
+}
+
+/// A row: a label and what stands behind it, an item a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What the row tells.
+    pub label: &'static str,
+    /// Its items; a long one may be wrapped.
+    pub items: Vec<String>,
+}
+
+/// The rows for a run; none when nothing in it is worth a post-mortem.
+///
+/// `root` is the part and the finding that explain the others.
+pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> Vec<Row> {
+    let language = Language::English;
+    let row = |key: &str, items: Vec<String>| Row { label: text(language, key), items };
+    let followers = followers(parts, root);
+    let mut out = Vec::new();
+    match root {
+        Some((part, index)) => {
+            let (part, finding) = (&parts[part], &parts[part].analysis.findings[index]);
+            let (when, why) = match (finding.severity, finding.kind) {
+                (Severity::Error, Kind::Nan) => ("post.went-bad", "post.cause-seen"),
+                (Severity::Error, _) => ("post.died", "post.cause"),
+                _ => ("post.seen", "post.cause-seen"),
+            };
+            out.push(row(when, vec![moment(part, index, language)]));
+            let same = same_elsewhere(parts, finding, language).map(|same| format!(" · {same}")).unwrap_or_default();
+            out.push(row(why, vec![format!("{}{same}", cause(part, index, language))]));
+            if let Some(frame) = finding.text("frame") {
+                out.push(row("post.frame", vec![frame.to_owned()]));
+            }
+        }
+        None if followers.is_empty() => return out,
+        None => out.push(row("post.cause", vec![text(language, "post.no-cause").to_owned()])),
+    }
+    if !followers.is_empty() {
+        out.push(row("post.followed", followers));
+    }
+    let before = root.map(|(part, index)| before(&parts[part], index, language)).unwrap_or_default();
+    if !before.is_empty() {
+        out.push(row("post.before", before));
+    }
+    let spoken = root.map(|(part, index)| &parts[part].analysis.findings[index]).or_else(|| first_loud(parts));
+    if let Some(remedy) = spoken.and_then(|finding| super::remedies(finding, rules, 1).pop()) {
+        out.push(row("post.do", vec![remedy]));
+    }
+    out
+}
+
+/// The first finding that is not mere information.
+fn first_loud<'a>(parts: &[Part<'a>]) -> Option<&'a Finding> {
+    parts.iter().flat_map(|part| &part.analysis.findings).find(|finding| finding.severity != Severity::Info)
+}
+
+/// When: the time stamp and the last step above the finding.
+fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
+    let finding = &part.analysis.findings[index];
+    if part.analysis.story.group_of(index).is_some_and(|group| group.went_on) {
+        return text(language, "post.went-on").to_owned();
+    }
+    let time = finding.time.clone().or_else(|| time_near(part.lines?, finding.span.line));
+    let last_step = part.lines.and_then(|lines| step_above(lines, finding.span.line));
+    let step = match (finding.step, last_step) {
+        (Some(step), _) => Some(fill(language, "post.at-step", &[("step", step.to_string())])),
+        (None, Some((step, line))) => Some(fill(language, "post.after-step", &[("step", step.to_string()), ("place", place(part, line))])),
+        (None, None) => None,
+    };
+    match (time, step) {
+        (Some(time), Some(step)) => format!("{time}, {step}"),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => text(language, "post.no-moment").to_owned(),
+    }
+}
+
+/// What and where.
+fn cause(part: &Part<'_>, index: usize, language: Language) -> String {
+    let finding = &part.analysis.findings[index];
+    let mut out = diagnostic_message(part.analysis, index);
+    if let Some(rank) = finding.rank {
+        out.push_str(&format!(" · {}", fill(language, "post.rank", &[("rank", rank.to_string())])));
+    }
+    if let Some(host) = &finding.host {
+        out.push_str(&format!(" · {host}"));
+    }
+    format!("{out} ({})", place(part, finding.span.line))
+}
+
+/// Where else in the run the same event stands.
+fn same_elsewhere(parts: &[Part<'_>], root: &Finding, language: Language) -> Option<String> {
+    let same = |f: &Finding| f.rule == root.rule && f.cause == root.cause && f.role == Role::Repeat;
+    let others: Vec<_> =
+        parts.iter().filter(|part| part.analysis.story.root.is_none() && part.analysis.findings.iter().any(same)).collect();
+    let mut ranks: Vec<u32> = others.iter().flat_map(|part| &part.analysis.findings).filter(|f| same(f)).filter_map(|f| f.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    match (others.len(), ranks.len()) {
+        (0, _) => None,
+        (1, _) => Some(text(language, "post.same-one").to_owned()),
+        (count, 0) => Some(fill(language, "post.same", &[("count", count.to_string())])),
+        _ => Some(fill(language, "post.same-ranks", &[("ranks", ranges(&ranks))])),
+    }
+}
+
+fn place(part: &Part<'_>, line: usize) -> String {
+    match part.name {
+        Some(name) => format!("{name}:{}", line + 1),
+        None => fill(Language::English, "post.line", &[("line", (line + 1).to_string())]),
+    }
+}
+
+/// What only followed: one item a rule, with its ranks and its first line.
+fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>) -> Vec<String> {
+    struct Follower<'a> {
+        title: &'a str,
+        first: String,
+        count: usize,
+        ranks: Vec<u32>,
+    }
+    let mut order: Vec<Follower<'_>> = Vec::new();
+    let mut of_rule: BTreeMap<&str, usize> = BTreeMap::new();
+    for (nth, part) in parts.iter().enumerate() {
+        for group in &part.analysis.story.groups {
+            let lead = &part.analysis.findings[group.lead];
+            let loud = root.is_none() || lead.severity != Severity::Info;
+            let followed = matches!(lead.role, Role::Consequence | Role::Confirmation) && loud;
+            if !followed || root.is_some_and(|(p, index)| p == nth && group.members.contains(&index)) {
+                continue;
+            }
+            let at = *of_rule.entry(&lead.rule).or_insert_with(|| {
+                order.push(Follower { title: &lead.title, first: place(part, lead.span.line), count: 0, ranks: Vec::new() });
+                order.len() - 1
+            });
+            order[at].count += group.members.len();
+            order[at].ranks.extend(&group.ranks);
+        }
+    }
+    let language = Language::English;
+    let left = order.len().saturating_sub(MOST_FOLLOWERS);
+    let mut out: Vec<String> = order
+        .into_iter()
+        .take(MOST_FOLLOWERS)
+        .map(|mut one| {
+            one.ranks.sort_unstable();
+            one.ranks.dedup();
+            let values =
+                [("title", one.title.to_owned()), ("count", one.count.to_string()), ("ranks", ranges(&one.ranks)), ("place", one.first)];
+            let key = match (one.count, one.ranks.len()) {
+                (1, _) => "post.follower",
+                (_, 0) => "post.follower-times",
+                (_, 1) => "post.follower-rank",
+                _ => "post.follower-ranks",
+            };
+            fill(language, key, &values)
+        })
+        .collect();
+    match left {
+        0 => {}
+        1 => out.push(text(language, "post.one-more").to_owned()),
+        _ => out.push(fill(language, "post.more", &[("count", left.to_string())])),
+    }
+    out
+}
+
+/// What went before: the last finite loss, memory that grew, what was survived.
+fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
+    let analysis = part.analysis;
+    let line = analysis.findings[root].span.line;
+    let mut out = Vec::new();
+    if let Some((loss, step, at)) = part.lines.and_then(|lines| last_finite_loss(lines, line)) {
+        let values =
+            [("loss", loss.to_string()), ("step", step.map_or_else(String::new, |step| step.to_string())), ("place", place(part, at))];
+        out.push(fill(language, if step.is_some() { "post.loss" } else { "post.loss-only" }, &values));
+    }
+    if let Some(divergence) = analysis.story.onset.filter(|onset| onset.finding == root).and_then(|onset| onset.divergence) {
+        out.push(super::divergence_sentence(&divergence, &place(part, divergence.line), language));
+    }
+    let earlier = |f: &Finding| f.span.line < line && f.severity != Severity::Error;
+    let leads = || analysis.story.groups.iter().map(|group| group.lead).filter(|&lead| lead != root);
+    if let Some(lead) = leads().find(|&lead| analysis.findings[lead].kind == Kind::Leak) {
+        out.push(format!("{} ({})", analysis.findings[lead].message, place(part, analysis.findings[lead].span.line)));
+    }
+    let survived = |f: &Finding| f.role == Role::Context && !matches!(f.kind, Kind::Report | Kind::Leak) && earlier(f);
+    if let Some(lead) = leads().find(|&lead| survived(&analysis.findings[lead])) {
+        out.push(format!("{} ({})", diagnostic_message(analysis, lead), place(part, analysis.findings[lead].span.line)));
+    }
+    out
+}
+
+fn last_finite_loss(lines: &dyn Lines, line: usize) -> Option<(f64, Option<u64>, usize)> {
+    (line.saturating_sub(STEP_LINES)..line).rev().find_map(|i| {
+        let now = progress::of_line(lines, i)?;
+        Some((now.loss.filter(|loss| loss.is_finite())?, now.step, i))
+    })
+}
+
+fn step_above(lines: &dyn Lines, line: usize) -> Option<(u64, usize)> {
+    (line.saturating_sub(STEP_LINES)..line).rev().find_map(|i| Some((progress::of_line(lines, i)?.step?, i)))
+}
+
+/// The time stamp of the nearest line above, else below.
+fn time_near(lines: &dyn Lines, line: usize) -> Option<String> {
+    let above = (line.saturating_sub(TIME_LINES)..line).rev();
+    let below = line + 1..(line + TIME_LINES).min(lines.count());
+    above.chain(below).find_map(|i| {
+        let raw = lines.line(i);
+        let head = &raw[..floor_border(&raw, PREFIX_BYTES)];
+        clean::segments(head, 0).into_iter().rev().find_map(|segment| record::read(segment).prefix.time)
+    })
+}
+
+/// The rows as Markdown for an issue tracker: a table, and the lines of the root cause as code.
+pub fn markdown(rows: &[Row], excerpt: &[(usize, String)]) -> String {
+    let mut out = String::from("| | |\n| --- | --- |\n");
+    for row in rows {
+        let items: Vec<String> = row.items.iter().map(|item| cell(item)).collect();
+        out.push_str(&format!("| **{}** | {} |\n", row.label, items.join("<br>")));
+    }
+    if !excerpt.is_empty() {
+        let longest = excerpt.iter().map(|(_, line)| longest_run(line, '`')).max().unwrap_or(0);
+        let fence = "`".repeat(longest.max(2) + 1);
+        out.push_str(&format!("\n{fence}text\n"));
+        for (number, line) in excerpt {
+            out.push_str(&format!("{number}: {line}\n"));
+        }
+        out.push_str(&format!("{fence}\n"));
+    }
+    out
+}
+
+/// A text as the cell of a table: its own quotes stay code, the rest is escaped.
+fn cell(item: &str) -> String {
+    let mut out = String::new();
+    for (nth, piece) in item.replace('\n', " ").split('`').enumerate() {
+        let closed = item.matches('`').count().is_multiple_of(2);
+        match nth % 2 == 1 && closed {
+            true => out.push_str(&format!("`{}`", piece.replace('|', "\\|"))),
+            false => out.push_str(&markdown::escape_all(piece)),
+        }
+    }
+    out
+}
+
+fn longest_run(line: &str, of: char) -> usize {
+    line.split(|c| c != of).map(str::len).max().unwrap_or(0)
+}

@@ -1,0 +1,92 @@
+//! What went on around a finding: step lines after it, the last step of the run, the first non-finite number.
+
+use std::cell::OnceCell;
+
+use super::divergence::{self, Divergence, Quantity, Sample};
+use super::finding::Finding;
+use super::progress::{self, Progress};
+use super::story::{Onset, Story, is_non_finite};
+use super::vocabulary::Cause;
+use crate::text::Lines;
+
+/// Lines searched above a non-finite value for the last finite one.
+const ONSET_LINES: usize = 2000;
+/// Lines searched below a finding for progress.
+const AFTER_LINES: usize = 4000;
+/// Lines searched from the end of the text for the last step.
+const LAST_STEP_LINES: usize = 400;
+/// Step lines with rising steps that show that the run went on.
+pub(super) const STEPS_ONWARD: usize = 3;
+
+/// Do step lines with finite losses and rising steps follow line `after`?
+pub(super) fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
+    let last = lines.count().min(after + 1 + AFTER_LINES).min(until);
+    // Looked for only when a step below asks for it.
+    let before = OnceCell::new();
+    let step_before = || *before.get_or_init(|| (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step));
+    let mut seen: Vec<u64> = Vec::new();
+    let mut with_loss = 0;
+    for i in after + 1..last {
+        let Some(now) = progress::of_line(lines, i) else { continue };
+        match now {
+            Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
+            Progress { loss: Some(_), step: None, .. } => with_loss += 1,
+            Progress { step: Some(step), .. } => {
+                let rises = seen.last().copied().or_else(&step_before).is_none_or(|last| step > last);
+                if rises {
+                    seen.push(step);
+                }
+            }
+            Progress { step: None, loss: None, .. } => {}
+        }
+        if seen.len() >= STEPS_ONWARD || with_loss >= STEPS_ONWARD {
+            return true;
+        }
+    }
+    false
+}
+
+/// The last step that was reported, and its line.
+pub(super) fn last_step(lines: &dyn Lines) -> Option<(u64, usize)> {
+    let count = lines.count();
+    (count.saturating_sub(LAST_STEP_LINES)..count).rev().find_map(|i| Some((progress::of_line(lines, i)?.step?, i)))
+}
+
+/// Finds the first non-finite value and the last finite one above it.
+pub(super) fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<Onset> {
+    let group = story.groups.iter().find(|group| !group.went_on && is_non_finite(&findings[group.lead]))?;
+    let finding = group.lead;
+    let line = findings[finding].span.line;
+    let step = findings[finding].step.or_else(|| progress::of_line(lines, line)?.step);
+    let last = (line.saturating_sub(ONSET_LINES)..line).rev().find_map(|i| {
+        let progress = progress::of_line(lines, i)?;
+        progress.loss.is_some_and(f64::is_finite).then_some((i, progress.step))
+    });
+    // Step lines only (two exceptions of one run tell nothing about its past), not from the first step on, and not where
+    // the loss itself was still finite.
+    let reported = group.members.iter().any(|&i| progress::of_line(lines, findings[i].span.line).is_some() || findings[i].step.is_some());
+    let inside = reported
+        && step.is_none_or(|step| step > 1)
+        && progress::of_line(lines, line).and_then(|progress| progress.loss).is_none_or(|loss| !loss.is_finite());
+    let first = &mut findings[finding];
+    first.step = step;
+    if last.is_none() && inside && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
+        // The log begins inside the event: the onset is above what is seen.
+        first.cause = Cause::NanOngoing;
+    }
+    let divergence = last.and_then(|(last, _)| divergence_up_to(lines, last));
+    Some(Onset { finding, last_finite_line: last.map(|l| l.0), last_finite_step: last.and_then(|l| l.1), step, divergence })
+}
+
+/// Where loss or gradient norm left its band before the line of the last finite loss; of two, the earlier one.
+fn divergence_up_to(lines: &dyn Lines, last: usize) -> Option<Divergence> {
+    let (mut losses, mut norms) = (Vec::new(), Vec::new());
+    for line in last.saturating_sub(ONSET_LINES)..=last {
+        let Some(now) = progress::of_line(lines, line) else { continue };
+        let sample = |value: f64| Sample { line, step: now.step, value };
+        losses.extend(now.loss.filter(|loss| loss.is_finite()).map(sample));
+        norms.extend(now.grad_norm.filter(|norm| norm.is_finite()).map(sample));
+    }
+    let found = [divergence::at_end(Quantity::Loss, &losses), divergence::at_end(Quantity::GradNorm, &norms)];
+    found.into_iter().flatten().min_by_key(|divergence| divergence.line)
+}

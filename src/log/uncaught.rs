@@ -1,0 +1,65 @@
+//! When a Python exception is the root cause: only where everything else follows from a process that ended.
+//!
+//! Programs print exceptions that they have handled, so one alone is information. Beside timeouts, closed connections or
+//! a launcher's summary it is what ended its process, unless step lines follow it or it is itself such a symptom.
+
+use super::finding::Finding;
+use super::story::Story;
+use super::vocabulary::{Cause, Kind, Role, Severity};
+
+/// Precedence from which a finding is no cause of its own: network errors, timeouts, follow-ups.
+pub(super) const SYMPTOMS_FROM: u8 = 9;
+
+/// Exceptions that report the end of another process.
+const SYMPTOMS: [&str; 17] = [
+    "CalledProcessError",
+    "ChildFailedError",
+    "ProcessExitedException",
+    "ProcessRaisedException",
+    "BrokenPipeError",
+    "ConnectionResetError",
+    "ConnectionRefusedError",
+    "ConnectionError",
+    "EOFError",
+    "SignalException",
+    "DistBackendError",
+    "DistStoreError",
+    "DistNetworkError",
+    "TimeoutError",
+    "RayActorError",
+    "WorkerCrashedError",
+    "LocalWorkerDiedError",
+];
+
+/// The exception that explains the others, if one does.
+pub(super) fn cause(findings: &[Finding], story: &Story) -> Option<usize> {
+    if story.root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) || !has_symptom(findings, story) {
+        return None;
+    }
+    candidate(findings, story)
+}
+
+/// Does anything say that a process ended, and nothing why?
+pub(super) fn has_symptom(findings: &[Finding], story: &Story) -> bool {
+    story.groups.iter().any(|group| {
+        let lead = &findings[group.lead];
+        let launcher = lead.kind == Kind::Launch && matches!(lead.role, Role::Consequence | Role::Confirmation);
+        launcher || (lead.precedence >= SYMPTOMS_FROM && lead.severity != Severity::Info && !is_exception(lead))
+    })
+}
+
+/// The first exception that no step lines follow and that is no symptom itself.
+pub(super) fn candidate(findings: &[Finding], story: &Story) -> Option<usize> {
+    let groups = story.groups.iter().filter(|group| !group.went_on && is_exception(&findings[group.lead]));
+    groups.map(|group| group.lead).find(|&lead| !is_symptom(&findings[lead]))
+}
+
+/// Is this an exception that no page of its own explains?
+pub(super) fn is_exception(finding: &Finding) -> bool {
+    finding.kind == Kind::Crash && finding.cause == Cause::Exception && finding.text("exception").is_some()
+}
+
+fn is_symptom(finding: &Finding) -> bool {
+    let class = finding.text("exception").unwrap_or_default();
+    SYMPTOMS.contains(&class.rsplit('.').next().unwrap_or(class))
+}
