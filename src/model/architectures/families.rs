@@ -4,8 +4,8 @@ use super::{TextBuild, WholeBuild};
 use super::{
     blip, bloom, cohere, convnets, deberta, decilm, deepseek, deepseek_v4, encoder, encoder_kin, encoder_more, gemma, gemma_next,
     gemma_vision, glm, gpt, griffin, hunyuan, hybrid, idefics, image, kimi_vision, lfm2, llama, llama_vision, llama4, llava, mamba, mimo,
-    mixtral, olmo, omni, page_encoders, phi, qwen, qwen_next, recent, recent_hybrid, seq2seq, seq2seq_more, speech, t5_kin, text_more,
-    vit_more, vlm, vlm_more, zamba2,
+    mixtral, olmo, omni, page_encoders, phi, qwen, qwen_next, recent, recent_hybrid, seq2seq, seq2seq_more, sight_sound, speech, t5_kin,
+    text_more, vit_more, vlm, vlm_more, zamba2,
 };
 
 /// Families that are more than one language model, by `model_type`.
@@ -51,6 +51,7 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("jina_embeddings_v3", encoder_kin::rotary),
     ("swin", convnets::swin),
     ("convnext", convnets::convnext),
+    ("convnextv2", convnets::convnext),
     ("resnet", convnets::resnet),
     ("t5", seq2seq::t5),
     ("mt5", seq2seq::t5),
@@ -76,6 +77,16 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("wav2vec2", speech::wav2vec2),
     ("hubert", speech::wav2vec2),
     ("wavlm", speech::wav2vec2),
+    ("beit", sight_sound::beit),
+    ("data2vec-vision", sight_sound::beit),
+    ("vit_msn", sight_sound::vit_msn),
+    ("videomae", sight_sound::videomae),
+    ("segformer", sight_sound::segformer),
+    ("audio-spectrogram-transformer", sight_sound::spectrogram),
+    ("data2vec-audio", sight_sound::data2vec_audio),
+    ("wav2vec2-bert", sight_sound::wav2vec2_bert),
+    ("unispeech", speech::wav2vec2),
+    ("unispeech-sat", speech::wav2vec2),
     ("vit", image::vit),
     ("deit", image::vit),
     ("vit_mae", vit_more::vit_mae),

@@ -51,6 +51,7 @@ mod recent;
 mod recent_hybrid;
 mod seq2seq;
 mod seq2seq_more;
+mod sight_sound;
 mod sparse;
 mod speech;
 mod t5_kin;
