@@ -5,9 +5,9 @@
 
 use super::aftermath::went_on;
 use super::finding::Finding;
+use super::progress::Steps;
 use super::story::Story;
 use super::vocabulary::{Cause, Kind, Role, Severity};
-use crate::text::Lines;
 
 /// Precedence from which a finding is no cause of its own: network errors, timeouts, follow-ups.
 const SYMPTOMS_FROM: u8 = 9;
@@ -35,26 +35,28 @@ const SYMPTOMS: [&str; 17] = [
     "LocalWorkerDiedError",
 ];
 
-/// The exception that explains the others, if one does.
-pub(super) fn cause(findings: &[Finding], story: &Story, lines: &dyn Lines) -> Option<usize> {
-    if story.root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) {
+/// The exception that explains the others of an attempt, if one does. `root` is what explains them without exceptions.
+pub(super) fn cause(findings: &[Finding], story: &Story, steps: &Steps<'_>, attempt: usize, root: Option<usize>) -> Option<usize> {
+    if root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) {
         return None;
     }
-    let leads = || story.groups.iter().map(|group| group.lead);
+    let leads = || story.groups.iter().filter(|group| group.attempt == attempt).map(|group| group.lead);
     let ended = |lead: usize| {
         let finding = &findings[lead];
         let launcher = finding.kind == Kind::Launch && matches!(finding.role, Role::Consequence | Role::Confirmation);
         launcher || (finding.precedence >= SYMPTOMS_FROM && finding.severity != Severity::Info && !is_exception(finding))
     };
-    if !leads().any(ended) {
+    // What was started again had ended.
+    if attempt + 1 >= story.attempts.len() && !leads().any(ended) {
         return None;
     }
+    let until = story.attempts.get(attempt).map_or(usize::MAX, |attempt| attempt.last_line + 1);
     let candidates = leads().filter(|&lead| is_exception(&findings[lead])).take(MOST_CANDIDATES);
-    candidates.into_iter().find(|&lead| !is_symptom(&findings[lead]) && !went_on(lines, findings[lead].span.end_line, usize::MAX))
+    candidates.into_iter().find(|&lead| !is_symptom(&findings[lead]) && !went_on(steps, findings[lead].span.end_line, until))
 }
 
 /// Is this an exception that no page of its own explains?
-fn is_exception(finding: &Finding) -> bool {
+pub(super) fn is_exception(finding: &Finding) -> bool {
     finding.kind == Kind::Crash && finding.cause == Cause::Exception && finding.text("exception").is_some()
 }
 
