@@ -5,16 +5,16 @@
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Args, ValueEnum};
 
-use super::{github, json, markdown, sarif, text};
-use crate::explain::post_mortem::Part;
+use super::report::Report;
 use crate::files;
 use crate::log::rules::Rules;
+use crate::log::run::{self, Part};
 use crate::log::vocabulary::Severity;
 use crate::log::{Analysis, analyze, sniff};
-use crate::text::StrLines;
 use crate::text::redact::Redactor;
 
 /// Arguments of `check`.
@@ -69,7 +69,7 @@ pub enum Level {
 }
 
 impl Level {
-    fn reached_by(self, severity: Severity) -> bool {
+    pub(super) fn reached_by(self, severity: Severity) -> bool {
         match self {
             Level::Error => severity == Severity::Error,
             Level::Warning => severity != Severity::Info,
@@ -131,6 +131,12 @@ struct Input {
     named: bool,
 }
 
+impl Input {
+    fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| "<stdin>".to_owned(), |path| path.to_string_lossy().into_owned())
+    }
+}
+
 fn gather(path: &Path, inputs: &mut Vec<Input>, complain: &mut Complaints) {
     if path == Path::new("-") {
         inputs.push(Input { path: None, named: true });
@@ -157,7 +163,7 @@ fn gather(path: &Path, inputs: &mut Vec<Input>, complain: &mut Complaints) {
     }
 }
 
-/// Writes every input's report; says whether anything reached the level.
+/// Writes the report of every run; says whether anything reached the level.
 fn write_all(
     args: &CheckArgs,
     inputs: &[Input],
@@ -165,61 +171,87 @@ fn write_all(
     out: &mut dyn Write,
     complain: &mut Complaints,
 ) -> std::io::Result<bool> {
-    let mut found = false;
-    let mut reports = Vec::new();
-    let mut summary = text::Summary::default();
-    let mut annotations = github::Annotations::default();
-    let mut redactor = args.redact.then(|| learn(inputs));
+    let redactor = args.redact.then(|| learn(inputs));
+    let names: Vec<String> = inputs.iter().map(Input::name).collect();
+    let runs = run::group(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut report = Report::new(args, rules);
     let show_progress = inputs.len() > 8 && std::io::stderr().is_terminal();
-    for (i, input) in inputs.iter().enumerate() {
+    let mut done = 0;
+    for run in &runs {
+        done += run.len();
         if show_progress {
-            let _ = write!(anstream::stderr(), "\r\x1b[Ktrainwreck: {}/{} files", i + 1, inputs.len());
+            let _ = write!(anstream::stderr(), "\r\x1b[Ktrainwreck: {done}/{} files", inputs.len());
         }
-        let Some((mut name, mut content)) = read(input, complain) else { continue };
-        if let Some(redactor) = &mut redactor {
-            redactor.learn(&content);
-            (name, content) = (redactor.apply(&name), redactor.apply(&content));
-        }
-        if !input.named && sniff::is_document(head(&content)) {
-            continue;
-        }
-        let analysis = if sniff::is_document(head(&content)) { Analysis::default() } else { analyze(&content, rules) };
-        found |= analysis.findings.iter().any(|f| args.level.reached_by(f.severity));
-        let lines = StrLines::new(&content);
-        match args.format {
-            Format::Text => text::write(out, &name, &analysis, &lines, rules, args.all, &mut summary)?,
-            Format::Json => reports.push(json::report(&name, &analysis, &lines)),
-            Format::Jsonl => {
-                for f in &analysis.findings {
-                    serde_json::to_writer(&mut *out, &json::finding(&name, f, &lines))?;
-                    out.write_all(b"\n")?;
-                }
-            }
-            Format::Markdown => {
-                let part = Part { name: None, analysis: &analysis, lines: Some(&lines) };
-                markdown::write(out, &name, &[part], analysis.story.root.map(|root| (0, root)), rules)?;
-            }
-            Format::Sarif => reports.extend(sarif::results(&name, &analysis, &lines)),
-            Format::Github => annotations.write(out, &name, &analysis, &lines)?,
-        }
+        let files: Vec<&Input> = run.iter().map(|&i| &inputs[i]).collect();
+        let loaded = load_all(&files, rules, redactor.as_ref(), complain);
+        report.write(out, loaded)?;
     }
     if show_progress {
         let _ = write!(anstream::stderr(), "\r\x1b[K");
     }
-    match args.format {
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &reports)?;
-            out.write_all(b"\n")?;
+    report.finish(out)
+}
+
+/// A file that was read: its part of the run, and its text where it is still needed.
+pub(super) struct Loaded {
+    pub(super) part: Part,
+    pub(super) content: String,
+}
+
+/// Reads and analyses the files of one run, several at a time; complaints come in the order of the files.
+fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Redactor>, complain: &mut Complaints) -> Vec<Loaded> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut out = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(input) = files.get(i) else { return out };
+            out.push((i, load(input, rules, redactor)));
         }
-        Format::Sarif => {
-            serde_json::to_writer_pretty(&mut *out, &sarif::document(reports, rules))?;
-            out.write_all(b"\n")?;
+    };
+    let mut outcomes: Vec<(usize, Result<Option<Loaded>, String>)> = if threads < 2 {
+        work()
+    } else {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+        })
+    };
+    outcomes.sort_by_key(|(i, _)| *i);
+    let mut loaded = Vec::new();
+    for (_, outcome) in outcomes {
+        match outcome {
+            Ok(file) => loaded.extend(file),
+            Err(message) => complain.fail(&message),
         }
-        Format::Text => summary.write(out)?,
-        Format::Github => annotations.finish(out)?,
-        Format::Jsonl | Format::Markdown => {}
     }
-    Ok(found)
+    loaded
+}
+
+/// Reads and analyses one file. `Ok(None)`: met in a folder, and no log.
+fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Result<Option<Loaded>, String> {
+    let Some(mut content) = read(input)? else { return Ok(None) };
+    let mut name = input.name();
+    let rank = run::membership(&name).and_then(|run| run.rank);
+    let is_document = sniff::is_document(head(&content));
+    if is_document && !input.named {
+        return Ok(None);
+    }
+    if let Some(redactor) = redactor {
+        // What standard input shows could not be learned before.
+        let mut own = redactor.clone();
+        if input.path.is_none() {
+            own.learn(&content);
+        }
+        (name, content) = (own.apply(&name), own.apply(&content));
+    }
+    let analysis = if is_document { Analysis::default() } else { analyze(&content, rules) };
+    if analysis.findings.is_empty() {
+        // Of a long healthy file nothing is shown.
+        content = String::new();
+    }
+    Ok(Some(Loaded { part: Part { name, rank, analysis }, content }))
 }
 
 /// The names that the paths and files show, so that each is masked in all of them.
@@ -240,34 +272,20 @@ fn head(content: &str) -> &str {
     &content[..crate::text::floor_border(content, 32 << 10)]
 }
 
-fn read(input: &Input, complain: &mut Complaints) -> Option<(String, String)> {
-    let mut bytes = Vec::new();
-    let name = match &input.path {
+/// The text of an input; `Ok(None)` for a binary file met in a folder.
+fn read(input: &Input) -> Result<Option<String>, String> {
+    let name = input.name();
+    let bytes = match &input.path {
         None => {
-            if let Err(e) = std::io::stdin().lock().read_to_end(&mut bytes) {
-                complain.fail(&format!("standard input cannot be read: {e}"));
-                return None;
-            }
-            "<stdin>".to_owned()
+            let mut bytes = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input cannot be read: {e}"))?;
+            bytes
         }
-        Some(path) => {
-            match std::fs::read(path) {
-                Ok(content) => bytes = content,
-                Err(e) => {
-                    complain.fail(&format!("{}: cannot be read: {e}", path.display()));
-                    return None;
-                }
-            }
-            path.to_string_lossy().into_owned()
-        }
+        Some(path) => std::fs::read(path).map_err(|e| format!("{name}: cannot be read: {e}"))?,
     };
     match files::decode(bytes) {
-        Ok(content) => Some((name, content)),
-        Err(files::Binary) => {
-            if input.named {
-                complain.fail(&format!("{name}: not a text file, left out"));
-            }
-            None
-        }
+        Ok(content) => Ok(Some(content)),
+        Err(files::Binary) if input.named => Err(format!("{name}: not a text file, left out")),
+        Err(files::Binary) => Ok(None),
     }
 }

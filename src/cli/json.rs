@@ -9,6 +9,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::log::attempts::Attempt;
 use crate::log::divergence::Quantity;
+use crate::log::run::{Part, Place};
 use crate::log::story::Group;
 use crate::log::units::Value;
 use crate::log::{Analysis, Finding};
@@ -36,6 +37,8 @@ pub fn finding(file: &str, f: &Finding, lines: &dyn Lines) -> Json {
         ("step", f.step.map(Json::from)),
         ("time", f.time.as_deref().map(Json::from)),
         ("host", f.host.as_deref().map(Json::from)),
+        ("exception", f.text("exception").map(Json::from)),
+        ("frame", f.text("frame").map(Json::from)),
     ];
     for (name, value) in known {
         if let Some(value) = value {
@@ -62,6 +65,12 @@ pub fn column(line: &str, byte: usize) -> usize {
         None => Cow::Owned(String::from_utf8_lossy(&line.as_bytes()[..byte.min(line.len())]).into_owned()),
     };
     head.chars().count() + 1
+}
+
+/// The run that a file is a part of: how many files it has, and where its root cause stands.
+pub fn run(parts: &[Part], root: Option<Place>) -> Json {
+    let root = root.map(|root| json!({"file": parts[root.part].name, "finding": root.finding}));
+    json!({"files": parts.len(), "root_cause": root})
 }
 
 /// The findings and the story of one file.

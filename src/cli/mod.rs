@@ -11,6 +11,7 @@ pub mod gpus;
 pub mod json;
 mod markdown;
 mod post_mortem;
+mod report;
 pub mod rules;
 mod sarif;
 pub mod text;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::{post_mortem, printable, printable_line};
-use crate::explain::post_mortem::Part;
+use crate::explain::post_mortem as post_mortem_words;
 use crate::explain::texts::{Language, fill, text};
 use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
@@ -34,6 +34,11 @@ pub struct Summary {
 }
 
 impl Summary {
+    fn count(&mut self, files: usize, with_findings: usize) {
+        self.files += files;
+        self.with_findings += with_findings;
+    }
+
     /// Writes the closing line.
     ///
     /// # Errors
@@ -62,11 +67,10 @@ pub fn write(
     all: bool,
     summary: &mut Summary,
 ) -> std::io::Result<()> {
-    summary.files += 1;
+    summary.count(1, usize::from(!analysis.findings.is_empty()));
     if analysis.findings.is_empty() {
         return Ok(());
     }
-    summary.with_findings += 1;
     let name = printable_line(name);
     let name = name.as_str();
     let page = Page { name, analysis, lines, rules };
@@ -94,16 +98,48 @@ pub fn write(
         writeln!(out, "{}", fill(LANGUAGE, "report.hidden", &[("count", hidden.to_string())]))?;
     }
     writeln!(out)?;
-    let part = Part { name: None, analysis, lines: Some(lines) };
-    let rows = explain::post_mortem::rows(&[part], analysis.story.root.map(|root| (0, root)), rules);
+    let part = post_mortem_words::Part { name: None, analysis, lines: Some(lines) };
+    let rows = post_mortem_words::rows(&[part], analysis.story.root.map(|root| (0, root)), rules);
     post_mortem::write(out, &rows)?;
+    writeln!(out)
+}
+
+/// Writes the report of a run over several files: the root cause, then the post-mortem over all of them.
+///
+/// # Errors
+/// When the output cannot be written.
+pub(super) fn write_run(
+    out: &mut dyn Write,
+    parts: &[post_mortem_words::Part<'_>],
+    heading: &str,
+    root: Option<(usize, usize)>,
+    rules: &Rules,
+    all: bool,
+    summary: &mut Summary,
+) -> std::io::Result<()> {
+    let found = parts.iter().filter(|part| !part.analysis.findings.is_empty()).count();
+    summary.count(parts.len(), found);
+    if found == 0 {
+        return Ok(());
+    }
+    let values = [("files", parts.len().to_string()), ("name", printable_line(heading))];
+    writeln!(out, "{}\n", fill(LANGUAGE, "report.run", &values))?;
+    for (nth, part) in parts.iter().enumerate() {
+        let Some(lines) = part.lines else { continue };
+        let name = printable_line(part.name.unwrap_or_default());
+        let page = Page { name: &name, analysis: part.analysis, lines, rules };
+        let shown = if all { 0..part.analysis.findings.len() } else { 0..0 };
+        let root = root.filter(|root| !all && root.0 == nth).map(|root| root.1);
+        shown.chain(root).try_for_each(|index| page.event(out, index, true))?;
+    }
+    post_mortem::write(out, &post_mortem_words::rows(parts, root, rules))?;
     writeln!(out)
 }
 
 struct Page<'a> {
     name: &'a str,
     analysis: &'a Analysis,
-    lines: &'a StrLines<'a>,
+    lines: &'a dyn Lines,
     rules: &'a Rules,
 }
 

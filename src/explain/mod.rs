@@ -5,6 +5,7 @@
 mod attempts;
 pub mod config;
 pub mod device_oom;
+pub mod expected;
 pub mod markdown;
 mod place;
 pub mod post_mortem;

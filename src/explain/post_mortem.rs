@@ -61,7 +61,8 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
                 _ => ("post.seen", "post.cause-seen"),
             };
             out.push(row(when, vec![moment(part, index, language)]));
-            out.push(row(why, vec![cause(part, index, language)]));
+            let same = same_elsewhere(parts, finding, language).map(|same| format!(" · {same}")).unwrap_or_default();
+            out.push(row(why, vec![format!("{}{same}", cause(part, index, language))]));
             if let Some(frame) = finding.text("frame") {
                 out.push(row("post.frame", vec![frame.to_owned()]));
             }
@@ -121,6 +122,22 @@ fn cause(part: &Part<'_>, index: usize, language: Language) -> String {
         out.push_str(&format!(" · {host}"));
     }
     format!("{out} ({})", place(part, finding.span.line))
+}
+
+/// Where else in the run the same event stands.
+fn same_elsewhere(parts: &[Part<'_>], root: &Finding, language: Language) -> Option<String> {
+    let same = |f: &Finding| f.rule == root.rule && f.cause == root.cause && f.role == Role::Repeat;
+    let others: Vec<_> =
+        parts.iter().filter(|part| part.analysis.story.root.is_none() && part.analysis.findings.iter().any(same)).collect();
+    let mut ranks: Vec<u32> = others.iter().flat_map(|part| &part.analysis.findings).filter(|f| same(f)).filter_map(|f| f.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    match (others.len(), ranks.len()) {
+        (0, _) => None,
+        (1, _) => Some(text(language, "post.same-one").to_owned()),
+        (count, 0) => Some(fill(language, "post.same", &[("count", count.to_string())])),
+        _ => Some(fill(language, "post.same-ranks", &[("ranks", ranges(&ranks))])),
+    }
 }
 
 fn place(part: &Part<'_>, line: usize) -> String {

@@ -101,7 +101,7 @@ mod tests {
         let mut losses = healthy(60);
         losses.extend([3.1, 4.4, 6.0, 9.7]);
         assert_eq!(first(Quantity::Loss, &losses), Some(60));
-        let mut norms = vec![0.9, 1.1, 1.0, 0.8, 1.2].repeat(8);
+        let mut norms = [0.9, 1.1, 1.0, 0.8, 1.2].repeat(8);
         norms.extend([7.0, 80.0, 900.0]);
         assert_eq!(first(Quantity::GradNorm, &norms), Some(40));
     }

@@ -7,6 +7,7 @@ use super::aftermath::{STEPS_ONWARD, went_on};
 use super::finding::Finding;
 use super::progress::Steps;
 use super::story::Group;
+use super::uncaught;
 use super::vocabulary::{Cause, Kind, Severity};
 use crate::text::Lines;
 
@@ -31,7 +32,8 @@ pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -
     }
     let mut out = Vec::with_capacity(groups.len());
     for (nth, group) in groups.into_iter().enumerate() {
-        let loud = findings[group.lead].severity != Severity::Info && nth < MOST_CANDIDATES;
+        let lead = &findings[group.lead];
+        let loud = (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
         let split = if loud { split_where_it_went_on(&group, findings, starts, steps) } else { vec![group] };
         out.extend(split);
     }

@@ -258,7 +258,12 @@ pub fn is_echo(record: &Record, before: &[Record]) -> bool {
         }
     }
     let quoted = SOURCE.as_ref().is_some_and(|source| source.is_match(text)) || is_quotation(record);
-    quoted && !looks_like_message(text)
+    quoted && !looks_like_message(text) && !is_table_heading(text)
+}
+
+/// The two heading rows of `nvidia-smi dmon` and `pmon` begin like a comment.
+fn is_table_heading(text: &str) -> bool {
+    text.starts_with("# gpu  ") || text.starts_with("# Idx  ")
 }
 
 /// Texts that quote a message and report no event: requests with their prompts, records of data sets, strings of source

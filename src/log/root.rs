@@ -17,7 +17,7 @@ const FOLLOW_UP: u8 = 11;
 pub(super) fn choose(findings: &[Finding], story: &mut Story, steps: &Steps<'_>) -> Option<usize> {
     let root_of = |story: &Story, nth: usize| {
         let root = of_attempt(findings, story, nth);
-        uncaught::cause(findings, story, steps, nth, root).or(root)
+        uncaught::cause(findings, story, nth, root).or(root)
     };
     if story.attempts.is_empty() {
         return root_of(story, 0);
@@ -80,7 +80,7 @@ fn stopped_by_launcher(lead: &Finding, findings: &[Finding]) -> bool {
 /// Follow-ups and timeouts give way to any cause. Otherwise a later event of a nearer class must be sure of itself: a bare
 /// kill after an exception is mostly the launcher's doing. A warning gives way to an error of its own or a nearer class.
 /// Of one class the earlier time stamp wins where ranks are interleaved.
-fn explains_better(later: &Finding, earlier: &Finding) -> bool {
+pub(super) fn explains_better(later: &Finding, earlier: &Finding) -> bool {
     if later.precedence < earlier.precedence {
         return earlier.precedence >= 9 || later.confidence == Confidence::High || earlier.severity == Severity::Warning;
     }

@@ -3,16 +3,12 @@
 //! Programs print exceptions that they have handled, so one alone is information. Beside timeouts, closed connections or
 //! a launcher's summary it is what ended its process, unless step lines follow it or it is itself such a symptom.
 
-use super::aftermath::went_on;
 use super::finding::Finding;
-use super::progress::Steps;
-use super::story::Story;
+use super::story::{Group, Story};
 use super::vocabulary::{Cause, Kind, Role, Severity};
 
 /// Precedence from which a finding is no cause of its own: network errors, timeouts, follow-ups.
-const SYMPTOMS_FROM: u8 = 9;
-/// Exceptions looked at.
-const MOST_CANDIDATES: usize = 16;
+pub(super) const SYMPTOMS_FROM: u8 = 9;
 
 /// Exceptions that report the end of another process.
 const SYMPTOMS: [&str; 17] = [
@@ -36,23 +32,36 @@ const SYMPTOMS: [&str; 17] = [
 ];
 
 /// The exception that explains the others of an attempt, if one does. `root` is what explains them without exceptions.
-pub(super) fn cause(findings: &[Finding], story: &Story, steps: &Steps<'_>, attempt: usize, root: Option<usize>) -> Option<usize> {
+pub(super) fn cause(findings: &[Finding], story: &Story, attempt: usize, root: Option<usize>) -> Option<usize> {
     if root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) {
         return None;
     }
-    let leads = || story.groups.iter().filter(|group| group.attempt == attempt).map(|group| group.lead);
-    let ended = |lead: usize| {
-        let finding = &findings[lead];
-        let launcher = finding.kind == Kind::Launch && matches!(finding.role, Role::Consequence | Role::Confirmation);
-        launcher || (finding.precedence >= SYMPTOMS_FROM && finding.severity != Severity::Info && !is_exception(finding))
-    };
     // What was started again had ended.
-    if attempt + 1 >= story.attempts.len() && !leads().any(ended) {
+    let was_restarted = attempt + 1 < story.attempts.len();
+    if !was_restarted && !story.groups.iter().any(|group| group.attempt == attempt && is_end(&findings[group.lead])) {
         return None;
     }
-    let until = story.attempts.get(attempt).map_or(usize::MAX, |attempt| attempt.last_line + 1);
-    let candidates = leads().filter(|&lead| is_exception(&findings[lead])).take(MOST_CANDIDATES);
-    candidates.into_iter().find(|&lead| !is_symptom(&findings[lead]) && !went_on(steps, findings[lead].span.end_line, until))
+    first(findings, story.groups.iter().filter(|group| group.attempt == attempt))
+}
+
+/// Does anything say that a process ended, and nothing why?
+pub(super) fn has_symptom(findings: &[Finding], story: &Story) -> bool {
+    story.groups.iter().any(|group| is_end(&findings[group.lead]))
+}
+
+/// The first exception that no step lines follow and that is no symptom itself.
+pub(super) fn candidate(findings: &[Finding], story: &Story) -> Option<usize> {
+    first(findings, story.groups.iter())
+}
+
+fn first<'s>(findings: &[Finding], groups: impl Iterator<Item = &'s Group>) -> Option<usize> {
+    let alone = |group: &&Group| !group.went_on && is_exception(&findings[group.lead]) && !is_symptom(&findings[group.lead]);
+    groups.into_iter().find(alone).map(|group| group.lead)
+}
+
+fn is_end(lead: &Finding) -> bool {
+    let launcher = lead.kind == Kind::Launch && matches!(lead.role, Role::Consequence | Role::Confirmation);
+    launcher || (lead.precedence >= SYMPTOMS_FROM && lead.severity != Severity::Info && !is_exception(lead))
 }
 
 /// Is this an exception that no page of its own explains?

@@ -84,7 +84,7 @@ static ADDRESS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?:^|[^\d.])(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})(?:[^\d.]|\.(?:\D|$)|$)").ok());
 
 /// What was learned from the texts so far: the same name gets the same stand-in in all of them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Redactor {
     hosts: BTreeMap<String, String>,
     users: BTreeMap<String, String>,

@@ -4,9 +4,12 @@
 //! lines around it. A reader sees the whole text, and reads a bounded number of lines of it.
 
 mod bfc;
+mod csv;
+mod memory_lines;
 mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
+mod oom_tasks;
 mod row;
 mod torchrun;
 mod traceback;
@@ -28,6 +31,13 @@ const READERS: &[(&str, Reader)] = &[
     ("nvidia-query-ecc", nvidia_query::read_ecc),
     ("nvidia-query-memory", nvidia_query::read_memory),
     ("torchrun-summary", torchrun::read),
+    ("csv-growth", csv::read_growth),
+    ("csv-stalled", csv::read_stalled),
+    ("csv-apps", csv::read_apps),
+    ("memory-line", memory_lines::read_line),
+    ("memory-print", memory_lines::read_print),
+    ("memory-line-series", memory_lines::read_series),
+    ("oom-tasks", oom_tasks::read),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
     ("traceback", traceback::read),

@@ -31,6 +31,9 @@ pub fn read_heat(m: &Match, lines: &dyn Lines) -> Option<Block> {
     for row in (m.span.line..lines.count().min(m.span.line + MOST_ROWS)).map(|i| Row::read(lines, i)) {
         let Some((key, value)) = row.field().filter(|_| row.indent() == depth) else { break };
         let Some(at) = KEYS.iter().position(|(name, _)| *name == key) else { continue };
+        if at == 0 && row.line > m.span.line {
+            break;
+        }
         let Some(degrees) = row.get(&value).strip_suffix('C').and_then(|text| text.trim().parse().ok()) else { continue };
         get[at] = Some(degrees);
         block.numbers.extend(row.number(KEYS[at].1, value, Unit::Count));
@@ -112,8 +115,8 @@ pub fn read_memory(m: &Match, lines: &dyn Lines) -> Option<Block> {
 fn start(m: &Match, lines: &dyn Lines) -> Block {
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };
     let depth = Row::read(lines, m.span.line).indent();
-    let above = (m.span.line.saturating_sub(MOST_ABOVE)..m.span.line).rev().map(|i| Row::read(lines, i));
-    let card = above.filter(|row| row.indent() < depth).find_map(|row| {
+    let above = (m.span.line.saturating_sub(MOST_ABOVE)..m.span.line).rev().filter(|&i| lines.line(i).contains("GPU 0"));
+    let card = above.map(|i| Row::read(lines, i)).filter(|row| row.indent() < depth).find_map(|row| {
         let bus = row.text().strip_prefix("GPU ")?;
         let is_bus = bus.len() >= 12 && bus.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'));
         is_bus.then(|| bus.to_owned())

@@ -12,8 +12,10 @@ use crate::log::units::{self, Unit};
 use crate::log::vocabulary::Cause;
 use crate::text::Lines;
 
-/// Lines of a table at most: 16 cards, their MIG devices, and a long list of processes.
-const MOST_LINES: usize = 600;
+/// Lines of the cards at most: 16 of them, with their MIG devices.
+const MOST_LINES: usize = 240;
+/// Processes that are read.
+const MOST_PROCESSES: usize = 128;
 /// Lines between the table's end and its process list.
 const MOST_GAP: usize = 3;
 /// A card counts as full from this share on ...
@@ -81,7 +83,8 @@ pub fn read_head(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let (mut cards, mut idle, mut used_sum, mut total_sum) = (0, 0, 0, 0);
     for i in m.span.line + 1..lines.count().min(m.span.line + MOST_LINES) {
         let row = Row::read(lines, i);
-        if !is_table(row.text()) || row.text().contains("Processes:") || row.text().contains("MIG devices:") {
+        let text = row.text();
+        if !is_table(text) || ["NVIDIA-SMI ", "Processes:", "MIG devices:"].iter().any(|heading| text.contains(heading)) {
             break;
         }
         let Some((used, total, utilization)) = usage_row(&row) else { continue };
@@ -141,10 +144,11 @@ fn processes(from: usize, lines: &dyn Lines) -> Option<Vec<Process>> {
         if at >= last {
             return None;
         }
-        let row = Row::read(lines, at);
-        let text = row.text();
+        // Whatever stands in front of the bars, a line of the table ends in one.
+        let line = lines.line(at);
+        let text = line.trim_end();
         gap = if text.is_empty() { gap + 1 } else { 0 };
-        if gap > MOST_GAP || !is_table(text) || text.contains("NVIDIA-SMI ") {
+        if gap > MOST_GAP || !(text.is_empty() || text.ends_with(['|', '+'])) || text.contains("NVIDIA-SMI ") {
             return None;
         }
         if text.contains("Processes:") {
@@ -153,7 +157,7 @@ fn processes(from: usize, lines: &dyn Lines) -> Option<Vec<Process>> {
         at += 1;
     };
     let mut out = Vec::new();
-    for i in heading + 1..last {
+    for i in heading + 1..lines.count().min(heading + MOST_PROCESSES) {
         let row = Row::read(lines, i);
         if !row.text().starts_with(['|', '+']) || row.text().contains("NVIDIA-SMI ") {
             break;

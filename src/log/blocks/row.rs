@@ -37,9 +37,9 @@ impl Row {
         self.record.indent
     }
 
-    /// The time stamp of the prefix.
-    pub fn time(&self) -> Option<&str> {
-        self.record.prefix.time.as_deref()
+    /// The rank of the prefix.
+    pub fn rank(&self) -> Option<u32> {
+        self.record.prefix.rank
     }
 
     /// The raw column behind the text.
@@ -70,15 +70,10 @@ impl Row {
         bars.windows(2).map(|pair| trimmed(text, pair[0] + 1..pair[1])).collect()
     }
 
-    /// The words of the text.
-    pub fn words(&self) -> Vec<Range<usize>> {
-        let text = self.text();
-        text.split_ascii_whitespace()
-            .map(|word| {
-                let start = word.as_ptr() as usize - text.as_ptr() as usize;
-                start..start + word.len()
-            })
-            .collect()
+    /// The first word of a range.
+    pub fn first_word(&self, range: &Range<usize>) -> Range<usize> {
+        let end = self.get(range).find(char::is_whitespace).map_or(range.end, |at| range.start + at);
+        range.start..end
     }
 
     /// The text of a range.

@@ -13,6 +13,8 @@ use crate::text::Lines;
 
 /// Lines of a summary at most: each failure brings its traceback.
 const MOST_LINES: usize = 2000;
+/// Lines between the match and the first heading.
+const MOST_HEAD: usize = 12;
 /// Characters of an exception that a message shows.
 const MOST_TEXT: usize = 160;
 
@@ -23,6 +25,10 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut trace = false;
     let mut exception = None;
     for i in m.span.line + 1..lines.count().min(m.span.line + MOST_LINES) {
+        let headless = !in_root && !in_others && i > m.span.line + MOST_HEAD;
+        if headless || lines.line(i).contains("ChildFailedError:") {
+            break;
+        }
         let row = Row::read(lines, i);
         let text = row.text();
         match text {
@@ -56,16 +62,16 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
             exception = Some(text.to_owned());
         }
         let Some((key, value)) = row.field().filter(|_| !trace) else { continue };
-        let words: Vec<std::ops::Range<usize>> = split(row.get(&value), value.start);
+        let first = row.first_word(&value);
         match key {
             "time" => block.texts.push(("time".to_owned(), row.get(&value).to_owned())),
             "host" => block.texts.push(("host".to_owned(), row.get(&value).to_owned())),
             "rank" => {
-                block.numbers.extend(words.first().and_then(|word| row.number("rank", word.clone(), Unit::Index)));
+                block.numbers.extend(row.number("rank", first, Unit::Index));
                 block.numbers.extend(inner(&row, "local_rank: ").and_then(|range| row.number("local_rank", range, Unit::Index)));
             }
             "exitcode" => {
-                let code = words.first().and_then(|word| row.number("exitcode", word.clone(), Unit::Count));
+                let code = row.number("exitcode", first, Unit::Count);
                 let signal = code.as_ref().and_then(|number| signal_name(number.value.as_f64()));
                 // An abort or a request to end is what the others' victims get.
                 let key = |name| if matches!(name, "SIGABRT" | "SIGTERM") { "victim_signal" } else { "signal_name" };
@@ -106,16 +112,6 @@ fn is_exception(text: &str) -> bool {
     let class = text.split(':').next().unwrap_or("");
     let named = class.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_'));
     named && ["Error", "Exception", "Interrupt", "Exit", "Iteration"].iter().any(|end| class.ends_with(end))
-}
-
-/// The words of a text that begins at an offset.
-fn split(text: &str, offset: usize) -> Vec<std::ops::Range<usize>> {
-    text.split_ascii_whitespace()
-        .map(|word| {
-            let start = offset + (word.as_ptr() as usize - text.as_ptr() as usize);
-            start..start + word.len()
-        })
-        .collect()
 }
 
 /// The digits behind a label.

@@ -1,7 +1,7 @@
 //! Memory over time and over cards: growth that never falls, one card far above the others.
 //!
-//! A page captures the rows of a table as one text; the verdict reads the numbers in them. Without growth or imbalance there
-//! is no finding at all: a healthy series is silence. Growth during warm-up (it flattens) and a sawtooth (it falls) are not
+//! A page captures the rows of a table as one text, or a block reads them; without growth or imbalance there is no finding
+//! at all: a healthy series is silence. Growth during warm-up (it flattens) and a sawtooth (it falls) are not
 //! growth.
 
 use crate::log::finding::Number;
@@ -20,6 +20,25 @@ const LATE_SHARE: f64 = 0.35;
 /// A rise below this is noise.
 const LEAST_RISE: f64 = 256.0 * 1024.0 * 1024.0;
 
+/// A reserve that climbs by less than this over the whole series is no fragmentation ...
+const LEAST_FRAGMENTS: f64 = 1024.0 * 1024.0 * 1024.0;
+/// ... and neither is one that climbs in fewer steps.
+const LEAST_STEPS: usize = 4;
+
+/// A longer series is cut into this many parts.
+const MOST_SAMPLES: usize = 40;
+
+/// A card works from this utilisation in percent on ...
+const BUSY_PERCENT: f64 = 30.0;
+/// ... in at least this many samples ...
+const LEAST_BUSY: usize = 3;
+/// ... and does nothing up to this one ...
+const IDLE_PERCENT: f64 = 1.0;
+/// ... for at least this many samples at the end.
+const LEAST_IDLE: usize = 10;
+/// It still holds this share of what it held while it worked.
+const HELD_SHARE: f64 = 0.90;
+
 /// Cards needed to speak of imbalance.
 const LEAST_CARDS: usize = 3;
 /// The fullest card against the median of the others.
@@ -28,40 +47,6 @@ const ABOVE_OTHERS: f64 = 1.25;
 const DIFFERENCE_SHARE: f64 = 0.10;
 /// The fullest card must be filled at least so far.
 const FULLEST_SHARE: f64 = 0.60;
-
-/// Growth in the rows of `nvidia-smi --query-gpu=... --format=csv`; `header` is the header row.
-///
-/// Adds `used`, `growth` (bytes a sample), `free` and `samples_left` to the numbers. `None` without steady growth.
-pub fn csv_growth(header: &str, rows: &str, numbers: &mut Vec<Number>) -> Option<()> {
-    let columns: Vec<&str> = header.split(',').map(str::trim).collect();
-    let find = |name: &str| columns.iter().position(|column| column.starts_with(name));
-    let used = find("memory.used")?;
-    let (free, total, card) = (find("memory.free"), find("memory.total"), find("index"));
-    let unit = columns[used].contains("MiB").then_some(Unit::BinaryMb);
-    let mut first_card = None;
-    let mut series = Vec::new();
-    let mut last_free = None;
-    for row in rows.lines() {
-        let mut cells: Vec<&str> = row.split(',').map(str::trim).collect();
-        // The time stamp in front was taken for the line's prefix.
-        if cells.len() + 1 == columns.len() && columns[0] == "timestamp" {
-            cells.insert(0, "");
-        }
-        if cells.len() != columns.len() {
-            break;
-        }
-        if let Some(card) = card {
-            // Several cards take turns: the first one is followed.
-            if *first_card.get_or_insert(cells[card]) != cells[card] {
-                continue;
-            }
-        }
-        let bytes = |cell: usize| size(cells[cell], unit);
-        series.push(bytes(used)?);
-        last_free = free.and_then(bytes).or_else(|| Some(total.and_then(bytes)? - bytes(used)?));
-    }
-    add_growth(&series, last_free, numbers)
-}
 
 /// Growth in lines that print a size behind the same words: `memory use: 3402.12MB`. Other lines may stand between them.
 pub fn line_growth(rows: &str, numbers: &mut Vec<Number>) -> Option<()> {
@@ -84,8 +69,14 @@ fn size(text: &str, unit: Option<Unit>) -> Option<f64> {
     Some(units::read(text, unit)?.0.bytes()? as f64)
 }
 
-fn add_growth(series: &[f64], free: Option<f64>, numbers: &mut Vec<Number>) -> Option<()> {
-    let growth = steady_growth(series)?;
+/// Judges a series of bytes in use; `free` is what was left at its end.
+///
+/// Adds `used`, `growth` (bytes a sample), `free` and `samples_left` to the numbers. `None` without steady growth.
+pub fn add_growth(series: &[f64], free: Option<f64>, numbers: &mut Vec<Number>) -> Option<()> {
+    // A long series is judged by the floor of each part, so that plateaus between two steps are no standstill.
+    let part = series.len().div_ceil(MOST_SAMPLES).max(1);
+    let floors: Vec<f64> = series.chunks_exact(part).map(|chunk| chunk.iter().copied().fold(f64::INFINITY, f64::min)).collect();
+    let growth = steady_growth(&floors)? / part as f64;
     let last = *series.last()?;
     let mut push = |name: &str, bytes: f64| {
         numbers.push(Number {
@@ -105,6 +96,47 @@ fn add_growth(series: &[f64], free: Option<f64>, numbers: &mut Vec<Number>) -> O
         numbers.push(Number { name: "samples_left".to_owned(), value, unit: Unit::Count, text: format!("{left}"), span: None });
     }
     Some(())
+}
+
+/// Samples at the end of a series in which a card holds its memory and does nothing, after it had worked.
+///
+/// `None` when it never worked, gave its memory back, works still, or has paused as long before and gone on: a server
+/// between requests, an evaluation between epochs.
+pub fn stalled(busy_percent: &[f64], used: &[f64]) -> Option<usize> {
+    let is_idle = |x: &f64| *x <= IDLE_PERCENT;
+    let idle = busy_percent.iter().rev().take_while(|x| is_idle(x)).count();
+    let (worked, _) = busy_percent.split_at(busy_percent.len() - idle);
+    let busy = worked.iter().filter(|x| **x >= BUSY_PERCENT).count();
+    if idle < LEAST_IDLE || busy < LEAST_BUSY || used.len() != busy_percent.len() {
+        return None;
+    }
+    let longest_pause = worked.split(|x| !is_idle(x)).skip(1).map(<[f64]>::len).max().unwrap_or(0);
+    let mut while_busy: Vec<f64> = worked.iter().zip(used).filter(|(x, _)| **x >= BUSY_PERCENT).map(|(_, used)| *used).collect();
+    while_busy.sort_by(f64::total_cmp);
+    let usual = *while_busy.get(while_busy.len() / 2)?;
+    let holds = used[worked.len()..].iter().all(|now| *now >= HELD_SHARE * usual);
+    (holds && usual > 0.0 && idle >= 2 * longest_pause).then_some(idle)
+}
+
+/// The rise of the reserve over a series in which the live tensors stay level: pieces that fit no request pile up.
+///
+/// `None` when the reserve levels off, falls, or follows the tensors.
+pub fn fragmenting(allocated: &[f64], reserved: &[f64]) -> Option<f64> {
+    if reserved.len() < LEAST_SAMPLES || allocated.len() != reserved.len() {
+        return None;
+    }
+    let (first, last, middle) = (*reserved.first()?, *reserved.last()?, reserved[reserved.len() / 2]);
+    let rise = last - first;
+    let mut high = first;
+    let falls = reserved.iter().any(|now| {
+        high = f64::max(high, *now);
+        high - now > FALL_SHARE * rise
+    });
+    let steps = reserved.windows(2).filter(|pair| pair[1] > pair[0]).count();
+    let (least, most) = allocated.iter().fold((f64::INFINITY, 0.0), |(least, most), &now| (f64::min(least, now), f64::max(most, now)));
+    let level = most - least <= LEVEL_SHARE * rise;
+    let climbs = rise >= LEAST_FRAGMENTS && rise >= LEVEL_SHARE * first && last - middle >= LATE_SHARE * rise && steps >= LEAST_STEPS;
+    (climbs && level && !falls).then_some(rise)
 }
 
 /// Bytes a sample, when a series climbs steadily to its end.
@@ -191,6 +223,42 @@ mod tests {
         let sawtooth: Vec<f64> = (0..20).map(|i| 12000.0 + 400.0 * f64::from(i % 5) + 30.0 * f64::from(i)).collect();
         assert_eq!(mib(&sawtooth), None);
         assert_eq!(mib(&[1.0, 900.0, 1800.0]), None);
+    }
+
+    #[test]
+    fn plateaus_of_a_long_series_are_no_standstill() {
+        let leak: Vec<f64> = (0..400).map(|i| (12000.0 + 180.0 * f64::from(i / 10)) * 1048576.0).collect();
+        let mut numbers = Vec::new();
+        assert_eq!(add_growth(&leak, None, &mut numbers), Some(()));
+        assert!((numbers[1].value.as_f64() / 1048576.0 - 18.0).abs() < 0.5);
+        let level: Vec<f64> = (0..400).map(|i| (12000.0 + 900.0 * f64::from(i % 3)) * 1048576.0).collect();
+        assert_eq!(add_growth(&level, None, &mut numbers), None);
+    }
+
+    #[test]
+    fn a_card_that_worked_and_stands_still_is_stalled() {
+        let held = [30e9; 40];
+        let mut busy = vec![97.0; 25];
+        busy.extend([0.0; 15]);
+        assert_eq!(stalled(&busy, &held), Some(15));
+        let mut freed = held;
+        freed[30..].fill(1e9);
+        assert_eq!(stalled(&busy, &freed), None);
+        assert_eq!(stalled(&[0.0; 40], &held), None);
+        let mut bursts = busy.clone();
+        bursts[5..14].fill(0.0);
+        assert_eq!(stalled(&bursts, &held), None);
+    }
+
+    #[test]
+    fn a_reserve_that_climbs_over_level_tensors_is_fragmentation() {
+        let gib = 1024.0 * 1024.0 * 1024.0;
+        let reserved: Vec<f64> = (0..20).map(|i| (20.0 + 0.5 * f64::from(i / 2)) * gib).collect();
+        assert_eq!(fragmenting(&[18.0 * gib; 20], &reserved), Some(4.5 * gib));
+        let tensors: Vec<f64> = reserved.iter().map(|x| x - 2.0 * gib).collect();
+        assert_eq!(fragmenting(&tensors, &reserved), None);
+        let warm_up: Vec<f64> = (0..20).map(|i| f64::from(i.min(6)).mul_add(0.8, 20.0) * gib).collect();
+        assert_eq!(fragmenting(&[18.0 * gib; 20], &warm_up), None);
     }
 
     #[test]

@@ -15,10 +15,10 @@ use super::finding::Number;
 use super::vocabulary::Cause;
 
 /// The verdicts that pages may name.
-pub const NAMES: &[&str] = &["device-oom", "tensor-shape", "kv-cache", "startup-memory", "csv-growth", "line-growth", "imbalance"];
+pub const NAMES: &[&str] = &["device-oom", "tensor-shape", "kv-cache", "startup-memory", "line-growth", "imbalance"];
 
 /// Verdicts without which there is no finding: the page only says where to look.
-pub const CONDITIONS: &[&str] = &["csv-growth", "line-growth", "imbalance"];
+pub const CONDITIONS: &[&str] = &["line-growth", "imbalance"];
 
 /// Placeholders that verdicts give to message templates.
 pub const PLACEHOLDERS: &[&str] = &[
@@ -66,10 +66,6 @@ pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], 
         }
         "kv-cache" => {
             serving::kv_cache(numbers);
-            Some((page_cause, None))
-        }
-        "csv-growth" => {
-            memory_series::csv_growth(text("header")?, text("rows")?, numbers)?;
             Some((page_cause, None))
         }
         "line-growth" => {

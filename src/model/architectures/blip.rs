@@ -64,7 +64,7 @@ fn tower(stack: &mut Stack, c: Section<'_>) -> Result<u64> {
 }
 
 /// The query transformer: cross-attention to the tower in every n-th layer. Gives its width.
-fn query_transformer(stack: &mut Stack, c: Section<'_>, tower: u64) -> Result<u64> {
+pub(super) fn query_transformer(stack: &mut Stack, c: Section<'_>, tower: u64) -> Result<u64> {
     let hidden = c.int("hidden_size", 768)?;
     let width = c.int("intermediate_size", 3072)?;
     let every = c.divisor("cross_attention_frequency", 2)?;

@@ -275,6 +275,7 @@ impl Stack {
     /// Says that the counts are not certain, and why.
     pub fn inexact(&mut self, why: impl Into<String>) {
         self.parts.inexact = Some(why.into());
+        self.parts.margin = None;
     }
 
     /// The same where it is known how many parameters less or more there may be.

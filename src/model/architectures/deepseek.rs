@@ -89,6 +89,13 @@ pub fn minicpm3(c: Section<'_>, request: Request) -> Result<Parts> {
     Ok(parts)
 }
 
+/// sarvam_mla: queries without compression.
+pub fn sarvam_mla(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([262_144, 4096, 16384, 32, 64, 0, 64, 131_072], false);
+    let mla = MlaDefaults { q_rank: 0, ..V3_MLA };
+    latent(c, request, &default, mla, Some(Experts { count: 128, dense_layers: 1, ..V3_EXPERTS }), None)
+}
+
 /// youtu: dense.
 pub fn youtu(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([128_256, 2048, 6144, 32, 16, 0, 64, 131_072], true);

@@ -249,7 +249,12 @@ pub fn distilbert(source: &Source<'_>) -> Result<Parts> {
     let tied = c.bool("tie_word_embeddings", true)?;
     let deep = matches!(kind, Kind::Sequence | Kind::Choice);
     let head = match kind {
-        Kind::MaskedLm => lm_head(d.hidden, d.hidden, d.vocab, tied),
+        Kind::MaskedLm => {
+            // One bias, whether the decoder is shared or not.
+            let mut head = lm_head(d.hidden, d.hidden, d.vocab, tied);
+            head.tensors.retain(|tensor| tied || tensor.path != "lm_head.bias");
+            head
+        }
         _ => task_head(c, kind, d.hidden, false)?
             .when(deep, |block| block.linear("pre_classifier", Role::TaskHead, d.hidden, d.hidden, true)),
     };

@@ -18,6 +18,7 @@ mod deepseek;
 mod deepseek_v4;
 pub mod dense;
 mod encoder;
+mod encoder_kin;
 mod encoder_more;
 mod gemma;
 mod gemma_next;
@@ -40,19 +41,23 @@ mod mimo;
 mod mixers;
 mod mixtral;
 mod olmo;
+mod omni;
 mod phi;
 mod qwen;
 mod qwen_next;
 mod recent;
 mod recent_hybrid;
 mod seq2seq;
+mod seq2seq_more;
 mod sparse;
 mod speech;
+mod text_more;
 mod towers;
 mod unknown;
 mod vision;
 mod vit_more;
 pub(crate) mod vlm;
+mod vlm_more;
 mod zamba2;
 
 use self::decoder::{Parts, Request, Task};
@@ -152,6 +157,22 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("roberta-prelayernorm", encoder_more::roberta_prelayernorm),
     ("xlm-roberta-xl", encoder_more::xlm_roberta_xl),
     ("xlnet", encoder_more::xlnet),
+    ("rembert", encoder_kin::rembert),
+    ("roformer", encoder_kin::roformer),
+    ("esm", encoder_kin::esm),
+    ("bert-generation", encoder_kin::bert_generation),
+    ("squeezebert", encoder_kin::squeezebert),
+    ("mobilebert", encoder_kin::mobilebert),
+    ("fnet", encoder_kin::fnet),
+    ("xlm", encoder_kin::xlm),
+    ("flaubert", encoder_kin::xlm),
+    ("lilt", encoder_kin::lilt),
+    ("tapas", encoder_kin::tapas),
+    ("canine", encoder_kin::canine),
+    ("layoutlmv3", encoder_kin::layoutlmv3),
+    ("splinter", encoder_kin::splinter),
+    ("gte", encoder_kin::rotary),
+    ("jina_embeddings_v3", encoder_kin::rotary),
     ("swin", convnets::swin),
     ("convnext", convnets::convnext),
     ("resnet", convnets::resnet),
@@ -166,6 +187,15 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("m2m_100", seq2seq::bart),
     ("blenderbot", seq2seq::bart),
     ("blenderbot-small", seq2seq::bart),
+    ("led", seq2seq_more::led),
+    ("bigbird_pegasus", seq2seq_more::pegasus_long),
+    ("pegasus_x", seq2seq_more::pegasus_long),
+    ("nllb-moe", seq2seq_more::nllb_moe),
+    ("longt5", seq2seq_more::t5_kin),
+    ("switch_transformers", seq2seq_more::t5_kin),
+    ("prophetnet", seq2seq_more::prophetnet),
+    ("t5gemma", seq2seq_more::t5gemma),
+    ("trocr", seq2seq_more::trocr),
     ("whisper", speech::whisper),
     ("wav2vec2", speech::wav2vec2),
     ("hubert", speech::wav2vec2),
@@ -218,6 +248,25 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("qwen3_5_moe", vlm::qwen_vl),
     ("glm4v", vlm::glm_v),
     ("glm4v_moe", vlm::glm_v),
+    ("glm46v", vlm::glm_v),
+    ("glm_ocr", vlm_more::glm_ocr),
+    ("qwen2_5_omni", omni::qwen25),
+    ("qwen2_5_omni_thinker", omni::qwen25),
+    ("qwen3_omni_moe", omni::qwen3),
+    ("qwen3_omni_moe_thinker", omni::qwen3),
+    ("qwen3_asr", omni::asr3),
+    ("granite_speech", omni::granite),
+    ("aria", vlm_more::aria),
+    ("ernie4_5_vl_moe", vlm_more::ernie_vl),
+    ("ernie4_5_moe_vl", vlm_more::ernie_vl),
+    ("paddleocr_vl", vlm_more::paddle_ocr),
+    ("lighton_ocr", vlm_more::lighton_ocr),
+    ("got_ocr2", vlm_more::got_ocr),
+    ("fuyu", vlm_more::fuyu),
+    ("ovis2", vlm_more::ovis2),
+    ("minicpmv4_6", vlm_more::minicpmv46),
+    ("minicpmv", vlm_more::minicpmv),
+    ("kosmos-2", vlm_more::kosmos2),
     ("llama4", llama_vision::llama4),
     ("mllama", llama_vision::mllama),
     ("phi3_v", llava::phi3_v),
@@ -364,6 +413,23 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("kimi_linear", qwen_next::kimi_linear),
     ("gemma3n_text", gemma_next::gemma3n),
     ("gemma4_text", gemma_next::gemma4),
+    ("qwen3_omni_moe_text", qwen::qwen3_omni_moe),
+    ("aria_text", text_more::aria),
+    ("cohere2_moe", text_more::cohere2_moe),
+    ("hyperclovax", text_more::hyperclovax),
+    ("doge", text_more::doge),
+    ("xlstm", text_more::xlstm),
+    ("laguna", text_more::laguna),
+    ("modernbert-decoder", text_more::modernbert_decoder),
+    ("ernie4_5_vl_moe_text", text_more::ernie_vl),
+    ("glm_ocr_text", text_more::glm_ocr),
+    ("step3p5", text_more::step3p7),
+    ("step3p7_text", text_more::step3p7),
+    ("sarvam_moe", text_more::sarvam_moe),
+    ("sarvam_mla", deepseek::sarvam_mla),
+    ("glm46v_text", glm::glm4v),
+    ("paddleocr_vl_text", llama::ernie4_5),
+    ("iquestcoder", llama::llama),
     ("mistral4", deepseek::mistral4),
     ("dots1", recent::dots1),
     ("exaone_moe", recent::exaone_moe),

@@ -66,6 +66,11 @@ pub fn qwen3_moe(c: Section<'_>, request: Request) -> Result<Parts> {
     qwen3_moe_of(c, request, Defaults::of([151936, 2048, 6144, 24, 32, 4, 0, 32768], false), [128, 8, 768])
 }
 
+/// qwen3_omni_moe_text: other defaults.
+pub fn qwen3_omni_moe(c: Section<'_>, request: Request) -> Result<Parts> {
+    qwen3_moe_of(c, request, Defaults::of([3584, 2048, 18944, 28, 28, 4, 0, 32768], false), [128, 8, 768])
+}
+
 /// qwen3_vl_moe_text: other defaults.
 pub fn qwen3_vl_moe(c: Section<'_>, request: Request) -> Result<Parts> {
     qwen3_moe_of(c, request, Defaults::of([151936, 2048, 5632, 24, 16, 16, 128, 128_000], false), [60, 4, 1408])

@@ -1,0 +1,119 @@
+//! Writes what `check` found, run by run, in the chosen format.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use super::check::{CheckArgs, Format, Loaded};
+use super::{github, json, markdown, sarif, text};
+use crate::explain::post_mortem;
+use crate::log::rules::Rules;
+use crate::log::run::{self, Part, Place};
+use crate::text::{Lines, StrLines};
+
+/// What is kept until the last run was written.
+pub(super) struct Report<'a> {
+    args: &'a CheckArgs,
+    rules: &'a Arc<Rules>,
+    /// Reports (`json`) or results (`sarif`).
+    objects: Vec<serde_json::Value>,
+    summary: text::Summary,
+    annotations: github::Annotations,
+    found: bool,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(args: &'a CheckArgs, rules: &'a Arc<Rules>) -> Self {
+        let (summary, annotations) = Default::default();
+        Report { args, rules, objects: Vec::new(), summary, annotations, found: false }
+    }
+
+    /// Writes one run: the files of several ranks, or a single file.
+    pub(super) fn write(&mut self, out: &mut dyn Write, loaded: Vec<Loaded>) -> std::io::Result<()> {
+        let (mut parts, contents): (Vec<Part>, Vec<String>) = loaded.into_iter().map(|file| (file.part, file.content)).unzip();
+        let lines: Vec<StrLines<'_>> = contents.iter().map(|content| StrLines::new(content)).collect();
+        let root = match parts.as_slice() {
+            [] => return Ok(()),
+            [only] => only.analysis.story.root.map(|finding| Place { part: 0, finding }),
+            _ => run::join(&mut parts),
+        };
+        let level = self.args.level;
+        self.found |= parts.iter().flat_map(|part| &part.analysis.findings).any(|f| level.reached_by(f.severity));
+        let name = parts[0].name.clone();
+        // Places need the file's name only where there are several files.
+        let several = parts.len() > 1;
+        let views: Vec<post_mortem::Part<'_>> = parts
+            .iter()
+            .zip(&lines)
+            .map(|(part, lines)| post_mortem::Part {
+                name: several.then_some(part.name.as_str()),
+                analysis: &part.analysis,
+                lines: Some(lines as &dyn Lines),
+            })
+            .collect();
+        let place = root.map(|root| (root.part, root.finding));
+        match self.args.format {
+            Format::Text if several => {
+                text::write_run(out, &views, &run_name(&name, true), place, self.rules, self.args.all, &mut self.summary)
+            }
+            Format::Text => text::write(out, &parts[0].name, &parts[0].analysis, &lines[0], self.rules, self.args.all, &mut self.summary),
+            Format::Json => {
+                for (part, lines) in parts.iter().zip(&lines) {
+                    let mut report = json::report(&part.name, &part.analysis, lines);
+                    if several {
+                        report["run"] = json::run(&parts, root);
+                    }
+                    self.objects.push(report);
+                }
+                Ok(())
+            }
+            Format::Jsonl => {
+                for (part, lines) in parts.iter().zip(&lines) {
+                    for finding in &part.analysis.findings {
+                        serde_json::to_writer(&mut *out, &json::finding(&part.name, finding, lines))?;
+                        out.write_all(b"\n")?;
+                    }
+                }
+                Ok(())
+            }
+            Format::Markdown => markdown::write(out, &run_name(&name, several), &views, place, self.rules),
+            Format::Sarif => {
+                self.objects.extend(parts.iter().zip(&lines).flat_map(|(part, lines)| sarif::results(&part.name, &part.analysis, lines)));
+                Ok(())
+            }
+            Format::Github => {
+                // The file with the root cause first: a step shows ten annotations.
+                let mut order: Vec<usize> = (0..parts.len()).collect();
+                order.sort_by_key(|&part| root.is_none_or(|root| root.part != part));
+                order.into_iter().try_for_each(|i| self.annotations.write(out, &parts[i].name, &parts[i].analysis, &lines[i]))
+            }
+        }
+    }
+
+    /// Writes what closes the report; says whether anything reached the level.
+    pub(super) fn finish(self, out: &mut dyn Write) -> std::io::Result<bool> {
+        let document = match self.args.format {
+            Format::Json => Some(self.objects.into()),
+            Format::Sarif => Some(sarif::document(self.objects, self.rules)),
+            Format::Text => {
+                self.summary.write(out)?;
+                None
+            }
+            Format::Github => {
+                self.annotations.finish(out)?;
+                None
+            }
+            Format::Jsonl | Format::Markdown => None,
+        };
+        if let Some(document) = document {
+            serde_json::to_writer_pretty(&mut *out, &document)?;
+            out.write_all(b"\n")?;
+        }
+        Ok(self.found)
+    }
+}
+
+/// What a run is called: the pattern that its files share.
+pub(super) fn run_name(first: &str, several: bool) -> String {
+    let key = run::membership(first).filter(|_| several).map(|run| run.key.replace("**", "*"));
+    key.unwrap_or_else(|| first.to_owned())
+}

@@ -1,0 +1,257 @@
+//! The expectation in words: a section of the hover, lines of a terminal.
+
+use super::{Copies, Expected, Fits, Origin, Part, Run, STATES};
+use crate::explain::markdown::{code, escape};
+use crate::explain::texts::{Language, fill, text};
+use crate::gpu;
+use crate::log::units::{binary, grouped};
+use crate::model::training::Task;
+
+/// Rows of terms in the table of a hover.
+const MOST_ROWS: usize = 6;
+
+/// The section of a hover.
+pub fn markdown(expected: &Expected, language: Language) -> String {
+    let heading = fill(language, "expected.heading", &[("model", escape(&expected.architecture)), ("run", run(&expected.run, language))]);
+    let mut out = vec![format!("**{heading}**"), table(expected, language)];
+    out.push(sentences(expected, language).join(" "));
+    out.push(sources(expected, &|name| code(name), language).join(" "));
+    out.retain(|part| !part.is_empty());
+    out.join("\n\n")
+}
+
+/// At most three lines for a terminal: what is expected, what follows, where it was read.
+pub fn lines(expected: &Expected, language: Language) -> Vec<String> {
+    let values = [
+        ("model", expected.architecture.clone()),
+        ("run", run(&expected.run, language)),
+        ("parts", parts(expected).iter().map(|part| format!("{} {}", part.name, span(part))).collect::<Vec<_>>().join(", ")),
+    ];
+    let out = [
+        fill(language, "expected.line", &values),
+        sentences(expected, language).join(" "),
+        sources(expected, &str::to_owned, language).join(" "),
+    ];
+    out.into_iter().filter(|line| !line.is_empty()).map(|line| crate::explain::markdown::plain(&line).replace('`', "")).collect()
+}
+
+/// What the model was run for, with batch and length: `full training, 8 x 2,048 tokens a GPU`.
+fn run(run: &Run, language: Language) -> String {
+    let Some(task) = run.task else { return text(language, "expected.run.unknown").to_owned() };
+    let name = text(language, task_key(task));
+    let Some(setup) = run.setups.first() else { return name.to_owned() };
+    let values = [("batch", grouped(setup.batch)), ("length", grouped(setup.seq)), ("task", name.to_owned())];
+    let key = match (task, run.has_batch, run.has_length) {
+        (Task::Inference, _, true) => "expected.run.served",
+        (Task::Inference, ..) => return name.to_owned(),
+        (_, true, true) => "expected.run.whole",
+        (_, true, false) => "expected.run.batch",
+        (_, false, true) => "expected.run.length",
+        (_, false, false) => return name.to_owned(),
+    };
+    fill(language, key, &values)
+}
+
+/// Key of the text of a task.
+pub(super) fn task_key(task: Task) -> &'static str {
+    match task {
+        Task::Inference => "expected.task.inference",
+        Task::Full => "expected.task.full",
+        Task::Lora => "expected.task.lora",
+        Task::Qlora => "expected.task.qlora",
+    }
+}
+
+fn parts(expected: &Expected) -> &[Part] {
+    let parts = expected.whole.as_ref().map_or(expected.states.as_slice(), |whole| &whole.parts);
+    &parts[..parts.len().min(MOST_ROWS)]
+}
+
+fn span(part: &Part) -> String {
+    let (low, high) = (binary(part.low), binary(part.high));
+    match part.low {
+        _ if low == high => high,
+        0 => format!("up to {high}"),
+        _ => format!("{low} to {high}"),
+    }
+}
+
+fn table(expected: &Expected, language: Language) -> String {
+    let mut out = format!("| {} | {} |\n|:--|--:|\n", text(language, "table.head"), text(language, "expected.column"));
+    let mut row = |name: &str, bytes: String| out.push_str(&format!("| {name} | {bytes} |\n"));
+    for part in parts(expected) {
+        row(part.name, span(part));
+    }
+    if let Some(whole) = &expected.whole {
+        row(text(language, "expected.allocated"), span(&whole.allocated));
+        row(text(language, "expected.total"), span(&whole.total));
+    }
+    if let Some(card) = expected.card {
+        row(text(language, "expected.card"), card_words(card, language));
+    }
+    out
+}
+
+/// `79.25 GiB, a card of 80 GB`.
+fn card_words(card: u64, language: Language) -> String {
+    match gpu::recognise(card).class_gb {
+        Some(gb) => fill(language, "expected.class", &[("bytes", binary(card)), ("gb", gb.to_string())]),
+        None => binary(card),
+    }
+}
+
+/// What follows from the numbers.
+fn sentences(expected: &Expected, language: Language) -> Vec<String> {
+    let say = |key: &str, values: &[(&str, String)]| fill(language, key, values);
+    let mut out = Vec::new();
+    let weights = expected.states.first().map_or(0, |part| part.high);
+    match expected.copies {
+        Some(Copies::Two) => out.push(say("expected.copies", &[("weights", binary(weights))])),
+        Some(Copies::TwoOrWide) => {
+            out.push(say("expected.copies-or-wide", &[("weights", binary(weights)), ("dtype", expected.dtype.to_owned())]));
+        }
+        None => {}
+    }
+    let Some(whole) = &expected.whole else {
+        out.extend(thin(expected, language));
+        return out;
+    };
+    let (total, card) = (span(&whole.total), expected.card.map_or_else(String::new, binary));
+    if let Some(largest) = whole.largest {
+        let bytes = whole.parts.iter().find(|part| part.name == largest).map_or_else(String::new, span);
+        out.push(say("expected.largest", &[("name", largest.to_owned()), ("bytes", bytes)]));
+    }
+    if expected.run.task == Some(Task::Inference) {
+        let share = expected.share.map_or_else(String::new, |share| format!("{share}"));
+        let key = if share.is_empty() { "expected.served" } else { "expected.served-share" };
+        let taken = expected.card.zip(expected.share).map_or_else(String::new, |(card, share)| binary((card as f64 * share) as u64));
+        out.push(say(key, &[("total", total), ("share", share), ("taken", taken)]));
+        return out;
+    }
+    let key = match whole.fits {
+        Some(Fits::Yes) => "expected.fits",
+        Some(Fits::No) => "expected.too-large",
+        Some(Fits::Open) => "expected.open",
+        None => return out,
+    };
+    out.push(say(key, &[("total", total), ("card", card)]));
+    if let Some(batch) = whole.max_batch.filter(|_| whole.fits != Some(Fits::Yes)) {
+        let key = if batch == 0 { "expected.no-batch" } else { "expected.max-batch" };
+        out.push(say(key, &[("batch", grouped(batch))]));
+    }
+    out
+}
+
+/// What can be said without a plan of the whole step.
+fn thin(expected: &Expected, language: Language) -> Vec<String> {
+    let mut out = Vec::new();
+    let run = &expected.run;
+    for missing in &run.missing {
+        out.push(text(language, &format!("expected.missing.{missing}")).to_owned());
+    }
+    if run.task.is_some() && !run.setups.is_empty() {
+        let key = match (run.has_batch, run.has_length) {
+            (true, false) => "expected.thin.length",
+            (false, true) => "expected.thin.batch",
+            _ => "expected.thin.both",
+        };
+        out.push(text(language, key).to_owned());
+    }
+    if let Some((low, high)) = expected.room {
+        let many = if low == high { grouped(low) } else { format!("{} to {}", grouped(low), grouped(high)) };
+        let key = match (high, run.has_batch) {
+            (0, _) => "expected.room.none",
+            (_, true) => "expected.room.length",
+            (_, false) => "expected.room.batch",
+        };
+        let setup = run.setups.first();
+        let values = [
+            ("many", many),
+            ("batch", setup.map_or_else(String::new, |setup| grouped(setup.batch))),
+            ("length", setup.map_or_else(String::new, |setup| grouped(setup.seq))),
+        ];
+        out.push(fill(language, key, &values));
+    }
+    if run.task.is_none() {
+        let weights = expected.states.iter().find(|part| part.name == STATES[0]).map_or(0, |part| part.high);
+        out.push(fill(
+            language,
+            "expected.per-parameter",
+            &[("states", binary(weights.saturating_mul(3))), ("dtype", expected.dtype.to_owned())],
+        ));
+    }
+    out
+}
+
+/// Where the model and the settings were read, and what was assumed.
+fn sources(expected: &Expected, name: &dyn Fn(&str) -> String, language: Language) -> Vec<String> {
+    let about = if expected.exact { "" } else { "about " };
+    let count = format!("{about}{}", grouped(expected.parameters));
+    let (key, place) = match &expected.origin {
+        Origin::Printed(line) => ("expected.from.printed", (line + 1).to_string()),
+        Origin::Arguments(line) => ("expected.from.arguments", (line + 1).to_string()),
+        Origin::Beside(file) => ("expected.from.beside", name(file)),
+        Origin::Named(file) => ("expected.from.named", name(file)),
+    };
+    let mut out = vec![fill(language, key, &[("count", count), ("place", place)])];
+    let fact = |fact: &super::Fact| {
+        let what = fill(language, &format!("expected.fact.{}", fact.name), &[("value", fact.value.clone())]);
+        fill(language, "expected.fact", &[("what", what), ("line", (fact.line + 1).to_string())])
+    };
+    let read: Vec<String> = expected.run.read.iter().map(fact).collect();
+    if !read.is_empty() {
+        out.push(fill(language, "expected.read", &[("list", read.join(", "))]));
+    }
+    let assumed: Vec<&str> = expected.run.assumed.iter().map(|key| text(language, &format!("expected.assumed.{key}"))).collect();
+    if !assumed.is_empty() && !expected.run.setups.is_empty() {
+        out.push(fill(language, "expected.assumed", &[("list", assumed.join(", "))]));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::texts::has;
+
+    #[test]
+    fn every_key_has_a_text() {
+        let facts = [
+            "engine",
+            "trainable",
+            "training",
+            "four-bit",
+            "quantization",
+            "length",
+            "tensor-parallel",
+            "pipeline-parallel",
+            "batch",
+            "optimizer",
+            "attention",
+            "zero",
+            "gpus",
+            "lora-rank",
+            "checkpointing",
+            "weights-in",
+            "precision",
+        ];
+        let assumed = [
+            "all-trained",
+            "one-sequence",
+            "adamw",
+            "sdpa",
+            "lora",
+            "lora-targets",
+            "lora-counted",
+            "checkpointing-open",
+            "base-16-bits",
+            "precision-open",
+        ];
+        let missing = ["task", "both", "frozen", "quantization", "optimizer", "offload", "gpus", "adapters"];
+        for (group, keys) in [("fact", facts.as_slice()), ("assumed", &assumed), ("missing", &missing)] {
+            for key in keys {
+                assert!(has(Language::English, &format!("expected.{group}.{key}")), "{group} {key}");
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! One run told over several files: the ranks of a job write one log each, and the cause stands in one of them.
+//!
+//! Each file is told by itself first; joining picks the root cause among theirs and makes what followed elsewhere a
+//! consequence. Files belong together only where their names say so: a rank, a node, a task of one job.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use super::root;
+use super::uncaught;
+use super::vocabulary::{Role, Severity};
+use super::{Analysis, Finding};
+
+/// One file of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Part {
+    /// Its name, as the reader knows it.
+    pub name: String,
+    /// The rank whose file it is, where the name says so.
+    pub rank: Option<u32>,
+    /// What it says.
+    pub analysis: Analysis,
+}
+
+/// A finding of one of the parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Index of the part.
+    pub part: usize,
+    /// Index into its findings.
+    pub finding: usize,
+}
+
+/// Joins the stories of the parts: returns the finding that explains the others, and gives all of them the roles and
+/// severities that they have in the whole run.
+pub fn join(parts: &mut [Part]) -> Option<Place> {
+    for part in parts.iter_mut() {
+        give_ranks(part);
+    }
+    let root = root(parts)?;
+    let lead = &parts[root.part].analysis.findings[root.finding];
+    let same_event = (lead.rule.clone(), lead.cause);
+    for (nth, part) in parts.iter_mut().enumerate() {
+        let Analysis { findings, story } = &mut part.analysis;
+        if nth == root.part {
+            if story.root != Some(root.finding) {
+                promote(findings, story, root.finding);
+            }
+            continue;
+        }
+        let Some(own) = story.root.take() else { continue };
+        let members = story.group_of(own).map_or_else(|| vec![own], |group| group.members.clone());
+        let same = (findings[own].rule.clone(), findings[own].cause) == same_event;
+        for member in members {
+            let finding = &mut findings[member];
+            finding.role = if same || member != own { Role::Repeat } else { Role::Consequence };
+            if !same && finding.severity == Severity::Error {
+                finding.severity = Severity::Warning;
+            }
+        }
+    }
+    Some(root)
+}
+
+/// The rank of the file is the rank of its findings that name none.
+fn give_ranks(part: &mut Part) {
+    let Some(rank) = part.rank else { return };
+    for finding in &mut part.analysis.findings {
+        finding.rank = finding.rank.or(Some(rank));
+    }
+    let Analysis { findings, story } = &mut part.analysis;
+    for group in &mut story.groups {
+        group.ranks = group.members.iter().filter_map(|&i| findings[i].rank).collect();
+        group.ranks.sort_unstable();
+        group.ranks.dedup();
+    }
+}
+
+/// Makes a finding the root cause of its part, and the former one a consequence.
+fn promote(findings: &mut [Finding], story: &mut super::Story, new: usize) {
+    if let Some(old) = story.root.replace(new) {
+        findings[old].role = Role::Consequence;
+        if findings[old].severity == Severity::Error {
+            findings[old].severity = Severity::Warning;
+        }
+    }
+    (findings[new].role, findings[new].severity) = (Role::RootCause, Severity::Error);
+}
+
+/// The root cause among the parts' own; else an exception that one of them printed and that explains the symptoms.
+fn root(parts: &[Part]) -> Option<Place> {
+    let roots = || parts.iter().enumerate().filter_map(|(part, one)| Some(Place { part, finding: one.analysis.story.root? }));
+    let of = |place: Place| &parts[place.part].analysis.findings[place.finding];
+    let mut best: Option<Place> = None;
+    for place in roots() {
+        if best.is_none_or(|now| root::explains_better(of(place), of(now)) || is_earlier(of(place), of(now))) {
+            best = Some(place);
+        }
+    }
+    if best.is_some_and(|best| of(best).precedence < uncaught::SYMPTOMS_FROM) {
+        return best;
+    }
+    let died = best.is_some() || parts.iter().any(|part| uncaught::has_symptom(&part.analysis.findings, &part.analysis.story));
+    let exception = || {
+        parts
+            .iter()
+            .enumerate()
+            .find_map(|(part, one)| Some(Place { part, finding: uncaught::candidate(&one.analysis.findings, &one.analysis.story)? }))
+    };
+    if died { exception().or(best) } else { best }
+}
+
+/// Of two events of one class, the one whose time stamp is of the same form and smaller.
+fn is_earlier(a: &Finding, b: &Finding) -> bool {
+    let comparable = |a: &str, b: &str| {
+        let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
+        a.chars().map(shape).take(14).eq(b.chars().map(shape).take(14)) && a.starts_with(|c: char| c.is_ascii_digit())
+    };
+    match (&a.time, &b.time) {
+        (Some(x), Some(y)) => a.precedence == b.precedence && a.severity == b.severity && comparable(x, y) && x < y,
+        _ => false,
+    }
+}
+
+/// What a path says about the run that a file belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Membership {
+    /// The same for all files of the run.
+    pub key: String,
+    /// The rank, where the path names one.
+    pub rank: Option<u32>,
+}
+
+struct Names {
+    torchrun: Regex,
+    slurm: Regex,
+    index: Regex,
+    stream: Regex,
+}
+
+static NAMES: LazyLock<Option<Names>> = LazyLock::new(|| {
+    Some(Names {
+        // torchrun --log-dir: RUN/attempt_0/3/stderr.log
+        torchrun: Regex::new(r"(?P<head>attempt_\d+[/\\])(?P<rank>\d+)(?P<tail>[/\\](?:stdout|stderr)\.log)$").ok()?,
+        // srun --output=slurm-%j-%t.out; `%A_%a` are the elements of an array, runs of their own
+        slurm: Regex::new(r"(?P<head>(?:^|[/\\])(?:slurm|job)[-_.]?\d+-)(?:[A-Za-z][\w.]*-)?(?P<rank>\d+)(?P<tail>\.(?:out|err|log))$").ok()?,
+        index: Regex::new(r"(?i)(?P<head>^|[^A-Za-z])(?P<word>(?:global_|local_|node_)?rank|node|host|worker|nid|replica)(?P<glue>[-_.=]?)(?P<index>\d{1,8})")
+            .ok()?,
+        stream: Regex::new(r"(?i)(?:stdout|stderr|\.out|\.err)(?P<tail>\.log|\.txt)?$").ok()?,
+    })
+});
+
+/// The run that a file of this path belongs to; `None` when the path names no rank, node or task.
+pub fn membership(path: &str) -> Option<Membership> {
+    let names = NAMES.as_ref()?;
+    let numbered = [&names.torchrun, &names.slurm].into_iter().find_map(|form| form.captures(path).map(|found| (form, found)));
+    if let Some((form, found)) = numbered {
+        let rank = found["rank"].parse().ok();
+        let key = form.replace(path, |found: &Captures<'_>| format!("{}*{}", &found["head"], &found["tail"])).into_owned();
+        return Some(Membership { key: without_stream(&key, names), rank });
+    }
+    let mut rank = None;
+    let mut any = false;
+    let key = names.index.replace_all(path, |found: &Captures<'_>| {
+        any = true;
+        // A local rank repeats on every node, and the number of a worker or node is no rank.
+        if matches!(found["word"].to_ascii_lowercase().as_str(), "rank" | "global_rank") {
+            rank = found["index"].parse().ok();
+        }
+        format!("{}{}{}*", &found["head"], &found["word"], &found["glue"])
+    });
+    any.then(|| Membership { key: without_stream(&key, names), rank })
+}
+
+/// Standard output and error of one rank belong to one run.
+fn without_stream(key: &str, names: &Names) -> String {
+    names.stream.replace(key, "*").into_owned()
+}
+
+/// Groups paths into runs: the indices of the files of each, in order of their first file. A run has at least two files.
+pub fn group(paths: &[&str]) -> Vec<Vec<usize>> {
+    let mut runs: Vec<Vec<usize>> = Vec::new();
+    let mut of_key: BTreeMap<String, usize> = BTreeMap::new();
+    for (i, path) in paths.iter().enumerate() {
+        match membership(path) {
+            Some(Membership { key, .. }) => {
+                let at = *of_key.entry(key).or_insert(runs.len());
+                if at == runs.len() {
+                    runs.push(Vec::new());
+                }
+                runs[at].push(i);
+            }
+            None => runs.push(vec![i]),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::analyze;
+    use crate::log::rules::Rules;
+
+    fn part(name: &str, text: &str) -> Part {
+        let rank = membership(name).and_then(|run| run.rank);
+        Part { name: name.to_owned(), rank, analysis: analyze(text, &Rules::builtin()) }
+    }
+
+    fn timeout(rank: u32) -> String {
+        format!(
+            "[rank{rank}]:[E1129 09:20:00.100000000 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: \
+             WorkNCCL(SeqNum=691, OpType=ALLREDUCE, NumelIn=16777216, NumelOut=16777216, Timeout(ms)=600000) ran for 600012 milliseconds \
+             before timing out.\n"
+        )
+    }
+
+    #[test]
+    fn the_cause_in_one_file_explains_the_timeouts_in_the_others() {
+        let oom = "step 80 loss 2.3\nRuntimeError: CUDA error: out of memory\n";
+        let mut parts = [part("rank_0.log", &timeout(0)), part("rank_3.log", oom), part("rank_1.log", &timeout(1))];
+        let root = join(&mut parts).unwrap();
+        assert_eq!(root, Place { part: 1, finding: 0 });
+        let lead = |i: usize| &parts[i].analysis.findings[0];
+        assert_eq!((lead(0).role, lead(0).severity), (Role::Consequence, Severity::Warning));
+        assert_eq!((lead(1).role, lead(1).severity, lead(1).rank), (Role::RootCause, Severity::Error, Some(3)));
+        assert_eq!(parts[0].analysis.story.root, None);
+    }
+
+    #[test]
+    fn an_exception_in_one_file_explains_the_timeouts_in_the_others() {
+        let exception = "Traceback (most recent call last):\n  File \"/home/user/train.py\", line 3, in f\n    x\nKeyError: 'text'\n";
+        let mut parts = [part("rank_0.log", &timeout(0)), part("rank_1.log", &timeout(1)), part("rank_2.log", exception)];
+        let root = join(&mut parts).unwrap();
+        assert_eq!(root.part, 2);
+        assert_eq!(parts[2].analysis.findings[root.finding].severity, Severity::Error);
+        assert_eq!(parts[1].analysis.findings[0].role, Role::Consequence);
+    }
+
+    #[test]
+    fn one_event_on_all_ranks_has_one_root() {
+        let mut parts = [part("rank_0.log", &timeout(0)), part("rank_1.log", &timeout(1))];
+        assert_eq!(join(&mut parts), Some(Place { part: 0, finding: 0 }));
+        assert_eq!(parts[1].analysis.findings[0].role, Role::Repeat);
+    }
+
+    #[test]
+    fn names_that_belong_together() {
+        let one = |path: &str| membership(path).map(|run| (run.key, run.rank));
+        assert_eq!(one("logs/j1/attempt_0/3/stderr.log"), one("logs/j1/attempt_0/3/stdout.log"));
+        assert_eq!(one("logs/j1/attempt_0/3/stderr.log").unwrap().1, Some(3));
+        assert_ne!(one("logs/j1/attempt_0/3/stderr.log").unwrap().0, one("logs/j1/attempt_1/3/stderr.log").unwrap().0);
+        assert_eq!(one("out/train_rank_12.log"), Some(("out/train_rank_*.log".to_owned(), Some(12))));
+        assert_eq!(one("out/rank3.err").unwrap().0, one("out/rank4.out").unwrap().0);
+        assert_eq!(one("slurm-771-4.out"), Some(("slurm-771-**".to_owned(), Some(4))));
+        assert_ne!(one("slurm-771-4.out").unwrap().0, one("slurm-772-4.out").unwrap().0);
+        assert_eq!(one("slurm-771_4.out"), None, "elements of an array are runs of their own");
+        assert_eq!(one("run/node01/train.log").unwrap().0, one("run/node02/train.log").unwrap().0);
+        for path in ["train.log", "run1.log", "exp/gpu0.log", "2024-01-01/train.log", "frank3.log"] {
+            assert_eq!(one(path), None, "{path}");
+        }
+        assert_eq!(group(&["rank_0.log", "other.log", "rank_1.log"]), [vec![0, 2], vec![1]]);
+    }
+}
