@@ -7,9 +7,11 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::log::attempts::Attempt;
 use crate::log::collectives::{self, Collective};
 use crate::log::divergence::Quantity;
 use crate::log::run::{Part, Place};
+use crate::log::story::Group;
 use crate::log::units::Value;
 use crate::log::{Analysis, Finding};
 use crate::text::Lines;
@@ -96,8 +98,20 @@ fn collective_object(collective: &Collective) -> Json {
 pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
     let story = &analysis.story;
     let findings: Vec<Json> = analysis.findings.iter().map(|f| finding(file, f, lines)).collect();
-    let groups: Vec<Json> =
-        story.groups.iter().map(|g| json!({"lead": g.lead, "members": g.members, "ranks": g.ranks, "went_on": g.went_on})).collect();
+    let group = |g: &Group| {
+        json!({
+            "lead": g.lead,
+            "members": g.members,
+            "ranks": g.ranks,
+            "went_on": g.went_on,
+            "outcome": g.outcome.as_str(),
+            "attempt": g.attempt + 1,
+        })
+    };
+    let groups: Vec<Json> = story.groups.iter().map(group).collect();
+    let attempt =
+        |a: &Attempt| json!({"first_line": a.first_line + 1, "last_line": a.last_line + 1, "root_cause": a.root, "last_step": a.last_step});
+    let attempts: Vec<Json> = story.attempts.iter().map(attempt).collect();
     let onset = story.onset.map(|o| {
         json!({
             "finding": o.finding,
@@ -122,6 +136,7 @@ pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
             "groups": groups,
             "onset": onset,
             "collective": collectives::read(&analysis.findings, &[]).as_ref().map(collective_object),
+            "attempts": attempts,
             "last_step": story.last_step.map(|(step, line)| json!({"step": step, "line": line + 1})),
         },
     })

@@ -74,7 +74,8 @@ pub fn write(out: &mut dyn Write, page: &Page<'_>, all: bool, summary: &mut Summ
     } else if let Some(root) = analysis.story.root {
         page.event(out, root, true)?;
         page.list(out, "report.followed", |f| matches!(f.role, Role::Consequence | Role::Confirmation))?;
-        page.list(out, "report.also", |f| f.role == Role::Context)?;
+        // A repeat that leads a group ended an earlier attempt.
+        page.list(out, "report.also", |f| matches!(f.role, Role::Context | Role::Repeat))?;
     } else {
         let loud: Vec<usize> = page.leads(|f| f.severity != Severity::Info).collect();
         if loud.iter().any(|&i| analysis.findings[i].role == Role::Consequence) {

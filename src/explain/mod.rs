@@ -2,15 +2,17 @@
 //!
 //! The first line is the answer. What a log says reaches Markdown only escaped.
 
+mod attempts;
 pub mod config;
 pub mod device_oom;
 pub mod expected;
 pub mod markdown;
+mod place;
 pub mod post_mortem;
 pub mod seen;
 pub mod texts;
 
-use crate::log::collectives::{self, Collective};
+use crate::log::collectives::Collective;
 use crate::log::divergence::{Divergence, Quantity};
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::rules::{Page, Rules};
@@ -132,7 +134,7 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addit
     if !no.is_empty() {
         parts.push(format!("**{}**\n\n{}", text(language, "section.no"), no.join("\n")));
     }
-    parts.push(place_in_the_story(analysis, index, language));
+    parts.push(place::in_the_story(analysis, index, language));
     parts.push(fill(language, "section.more", &[("rule", finding.rule.to_string())]));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
@@ -200,64 +202,6 @@ fn first_sentence(prose: &str) -> (&str, &str) {
         .find(|&at| prose[at..].starts_with([' ', '\n']) && !prose[..at].ends_with("e.g.") && !prose[..at].ends_with("i.e."))
         .unwrap_or(prose.len());
     (prose[..end].trim(), prose[end..].trim())
-}
-
-/// What part a finding plays, in a sentence or two.
-fn place_in_the_story(analysis: &Analysis, index: usize, language: Language) -> String {
-    let story = &analysis.story;
-    let Some(group) = story.group_of(index) else { return String::new() };
-    let finding = &analysis.findings[index];
-    let line = |i: usize| (analysis.findings[i].span.line + 1).to_string();
-    let count = group.members.len().to_string();
-    let ranks = ranges(&group.ranks);
-    let mut out = Vec::new();
-    if group.went_on {
-        out.push(text(language, "story.went-on").to_owned());
-    } else {
-        match (finding.role, story.root) {
-            (Role::RootCause, _) => out.push(text(language, "story.root").to_owned()),
-            (Role::Consequence | Role::Confirmation | Role::Repeat, Some(root)) if !group.members.contains(&root) => {
-                out.push(fill(
-                    language,
-                    "story.consequence",
-                    &[("line", line(root)), ("title", analysis.findings[root].title.to_string())],
-                ));
-            }
-            (Role::Consequence, None) => out.push(text(language, "story.no-root").to_owned()),
-            _ => {}
-        }
-    }
-    let many = group.members.len() > 1;
-    let key = match (many, index == group.lead, group.ranks.len() > 1) {
-        (false, ..) => "",
-        (true, true, false) => "story.group",
-        (true, true, true) => "story.group-ranks",
-        (true, false, false) => "story.repeat",
-        (true, false, true) => "story.repeat-ranks",
-    };
-    if !key.is_empty() {
-        out.push(fill(language, key, &[("line", line(group.lead)), ("count", count), ("ranks", ranks)]));
-    }
-    if finding.kind == Kind::Nccl
-        && finding.number("seq").is_some()
-        && let Some(collective) = collectives::read(&analysis.findings, &[])
-    {
-        out.extend(collective_sentences(&collective, language));
-    }
-    if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
-        match (onset.last_finite_step, onset.last_finite_line) {
-            (Some(step), Some(at)) => {
-                out.push(fill(language, "story.onset", &[("step", step.to_string()), ("line", (at + 1).to_string())]))
-            }
-            (None, Some(at)) => out.push(fill(language, "story.onset-line", &[("line", (at + 1).to_string())])),
-            _ => {}
-        }
-        if let Some(divergence) = &onset.divergence {
-            let line = fill(language, "post.line", &[("line", (divergence.line + 1).to_string())]);
-            out.push(format!("{}.", divergence_sentence(divergence, &line, language)));
-        }
-    }
-    out.join(" ")
 }
 
 /// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself.
