@@ -20,7 +20,7 @@ use super::reader::{Contents, Parcels};
 use super::settings::{SECTION, Settings};
 use super::state::{Reading, State};
 use super::user_rules::{UserRules, WATCHED};
-use super::{config, hover, inlay_hints, symbols};
+use super::{choose, config, hover, inlay_hints, symbols};
 
 /// How long a hover waits for an analysis that is under way.
 const HOVER_WAIT: Duration = Duration::from_secs(2);
@@ -151,6 +151,10 @@ fn capabilities(facts: &ClientFacts) -> ServerCapabilities {
         inlay_hint_provider: Some(OneOf::Left(true)),
         code_lens_provider: Some(CodeLensOptions { resolve_provider: Some(false) }),
         document_symbol_provider: Some(OneOf::Left(true)),
+        execute_command_provider: Some(ExecuteCommandOptions {
+            commands: choose::COMMANDS.iter().map(|name| (*name).to_owned()).collect(),
+            ..ExecuteCommandOptions::default()
+        }),
         diagnostic_provider: facts.pulls.then_some(DiagnosticServerCapabilities::Options(pull)),
         workspace: Some(WorkspaceServerCapabilities {
             workspace_folders: Some(WorkspaceFoldersServerCapabilities {
@@ -271,6 +275,10 @@ impl LanguageServer for Backend {
             return Ok(None);
         };
         Ok(reading.config.as_ref().map(|config| config::lens(config)))
+    }
+
+    async fn execute_command(&self, params: ExecuteCommandParams) -> Result<Option<Value>> {
+        choose::execute(&self.client, &self.state, &params.command, &params.arguments)
     }
 
     async fn document_symbol(&self, params: DocumentSymbolParams) -> Result<Option<DocumentSymbolResponse>> {
