@@ -3,6 +3,7 @@
 //! Everything is drawn from one [`View`] of a text. A text that is no JSON, or JSON of another kind, has none. Places
 //! are byte ranges of that text. Limit: a text above [`MOST_BYTES`] is not looked at.
 
+pub mod budget;
 mod contribution;
 mod fits;
 mod hints;
@@ -22,6 +23,7 @@ use crate::model::json::{self, Node};
 use crate::model::kv_cache::{self, Engine};
 use crate::model::{self, Model};
 
+pub use budget::Choice;
 pub use hints::{Hint, MOST_CHARACTERS};
 pub use hover::KeyText;
 pub use marks::Mark;
@@ -89,6 +91,11 @@ impl View {
     /// Whether the model fits a card that an open log speaks of, in one line over the file.
     pub fn fits(&self, card: &Card) -> Option<String> {
         fits::lens(self, card)
+    }
+
+    /// Whether the usual tasks fit, one line each.
+    pub fn tasks(&self, choice: &Choice) -> Vec<String> {
+        budget::lines(self, choice)
     }
 
     /// What a key means here, for the key or value at a byte of the text.

@@ -10,12 +10,14 @@ use tower_lsp_server::ls_types::{
     CodeLens, Command, Diagnostic, DiagnosticSeverity, Hover, InlayHint, InlayHintLabel, NumberOrString, Position, Range,
 };
 
+use super::choose;
 use super::convert::{ClientFacts, Diagnostics, place, position, range};
 use super::diagnostics::SOURCE;
 use super::hover;
 use super::state::{Job, Reading, Todo};
 use crate::explain::config::{self, Outcome, View};
 use crate::explain::seen::Card;
+use crate::explain::texts::{Language, text};
 use crate::log::Span;
 use crate::log::vocabulary::Severity;
 use crate::text::document::{self, LineEdit};
@@ -36,6 +38,8 @@ pub struct ConfigReading {
     view: Option<View>,
     hints: Vec<LineHint>,
     lens: Vec<String>,
+    /// One line a task.
+    tasks: Vec<String>,
 }
 
 /// A hint and its place.
@@ -66,7 +70,8 @@ fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<Config
         Outcome::Broken => former.map(|former| kept(&former, rope, job.todo)),
         Outcome::Config(view) => {
             let hints = view.hints().into_iter().map(|hint| placed(rope, hint)).collect();
-            Some(Arc::new(ConfigReading { hints, lens: view.lens(), view: Some(*view) }))
+            let tasks = view.tasks(&job.settings.choice);
+            Some(Arc::new(ConfigReading { hints, lens: view.lens(), tasks, view: Some(*view) }))
         }
     }
 }
@@ -100,7 +105,7 @@ fn kept(former: &ConfigReading, rope: &Rope, todo: Todo) -> Arc<ConfigReading> {
         Todo::Edit(edit) => former.hints.iter().filter_map(|hint| moved(hint, rope, edit)).collect(),
         _ => former.hints.clone(),
     };
-    Arc::new(ConfigReading { view: None, hints, lens: former.lens.clone() })
+    Arc::new(ConfigReading { view: None, hints, lens: former.lens.clone(), tasks: former.tasks.clone() })
 }
 
 /// A hint after an edit: below it at its line's new number, inside it at the line that holds its key. Where no line does
@@ -178,17 +183,25 @@ fn span(rope: &Rope, bytes: std::ops::Range<usize>) -> Span {
     Span { line: first, start: column(bytes.start, first), end_line: last, end: column(bytes.end, last) }
 }
 
-/// What stands over the file; with a card that the open logs speak of, what fits it.
+/// What stands over the file: what it is, what fits (with a card that the open logs speak of, on that), and what to measure
+/// against.
 pub fn lens(config: &ConfigReading, card: Option<&Card>) -> Vec<CodeLens> {
     let top = Range::new(Position::new(0, 0), Position::new(0, 0));
-    // A command without a name is shown as text that cannot be chosen.
-    let lens = |title: &String| CodeLens {
+    let lens = |title: &str, command: &str| CodeLens {
         range: top,
-        command: Some(Command { title: title.clone(), command: String::new(), arguments: None }),
+        command: Some(Command { title: title.to_owned(), command: command.to_owned(), arguments: None }),
         data: None,
     };
+    // A command without a name is shown as text that cannot be chosen.
+    let mut lenses: Vec<CodeLens> = config.lens.iter().map(|title| lens(title, "")).collect();
     let fits = config.view.as_ref().zip(card).and_then(|(view, card)| view.fits(card));
-    config.lens.iter().chain(&fits).map(lens).collect()
+    lenses.extend(fits.iter().map(|title| lens(title, choose::GPU)));
+    lenses.extend(config.tasks.iter().map(|title| lens(title, choose::GPU)));
+    if !config.tasks.is_empty() {
+        lenses.push(lens(text(Language::English, "config.change.gpu"), choose::GPU));
+        lenses.push(lens(text(Language::English, "config.change.task"), choose::TASK));
+    }
+    lenses
 }
 
 #[cfg(test)]
