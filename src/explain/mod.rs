@@ -15,6 +15,7 @@ pub mod texts;
 use crate::log::collectives::Collective;
 use crate::log::divergence::{Divergence, Quantity};
 use crate::log::finding::{Finding, Number, Span};
+use crate::log::memory::Trend;
 use crate::log::rules::{Page, Rules};
 use crate::log::units::{self, Unit, Value};
 use crate::log::verdict::{TensorShape, Verdict};
@@ -232,6 +233,20 @@ pub fn collective_sentences(collective: &Collective, language: Language) -> Vec<
         out.push(fill(language, "collective.behind", &[seq, ("ranks", ranges(&ranks)), ("last", last.to_string())]));
     }
     out
+}
+
+/// How memory grew before it ran out: without a stop, so that it can stand in a row. `place` names a line.
+fn growth_sentence(trend: &Trend, place: &dyn Fn(usize) -> String, language: Language) -> String {
+    let key = if trend.only_reserved { "story.growth-reserved" } else { "story.growth" };
+    let rate = trend.a_step.map(|bytes| fill(language, "story.growth-rate", &[("growth", units::binary(bytes))]));
+    let values = [
+        ("first", units::binary(trend.first)),
+        ("from", place(trend.first_line)),
+        ("last", units::binary(trend.last)),
+        ("to", place(trend.last_line)),
+        ("rate", rate.unwrap_or_default()),
+    ];
+    fill(language, key, &values)
 }
 
 /// Where a quantity left its band: without a stop, so that it can stand in a row.

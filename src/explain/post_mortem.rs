@@ -223,6 +223,7 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
     if let Some(divergence) = analysis.story.onset.filter(|onset| onset.finding == root).and_then(|onset| onset.divergence) {
         out.push(super::divergence_sentence(&divergence, &place(part, divergence.line), language));
     }
+    out.extend(analysis.story.memory.map(|trend| super::growth_sentence(&trend, &|line| place(part, line), language)));
     let ended = analysis.story.attempts.iter().enumerate().filter_map(|(nth, attempt)| Some((nth, attempt.root.filter(|&r| r != root)?)));
     for (nth, other) in ended.take(MOST_ATTEMPTS) {
         let other = &analysis.findings[other];
