@@ -6,6 +6,7 @@ mod common;
 use common::{Client, range};
 use serde_json::{Value, json};
 use trainwreck::explain::config::{self, MOST_CHARACTERS, Outcome};
+use trainwreck::model::checks::Around;
 
 /// Whatever the file is called.
 const FILE: &str = "file:///home/user/llama-8b/config-copy.json";
@@ -119,7 +120,11 @@ fn what_is_wrong_is_marked_at_its_key() {
         let marks = client.diagnostics(FILE, version);
         assert_eq!(marks.len(), 1, "{code}: {marks:?}");
         assert_eq!((&marks[0]["code"], &marks[0]["range"]["start"]["line"]), (&json!(code), &json!(line)));
-        assert!(marks[0].get("codeDescription").is_none());
+        let link = marks[0]["codeDescription"]["href"].as_str().unwrap();
+        assert!(link.ends_with(&format!("/src/explain/config/pages/{code}.md")), "{link}");
+        let start = &marks[0]["range"]["start"];
+        let text = client.hover(FILE, line, start["character"].as_u64().unwrap() as usize)["contents"]["value"].to_string();
+        assert!(text.contains("What to do") && text.contains(&format!("trainwreck explain {code}")), "{text}");
         assert!(marks[0]["message"].as_str().unwrap().split(". ").count() >= 3, "what, why, what to do");
     }
     assert_eq!(client.shut_down(), Some(0));
@@ -163,7 +168,7 @@ fn configs_that_work_have_short_hints_and_no_marks() {
         let Outcome::Config(view) = config::read(&text) else {
             panic!("{} is a config", path.display());
         };
-        assert_eq!(view.marks(), [], "{}", path.display());
+        assert_eq!(view.marks(&Around::default()), [], "{}", path.display());
         assert!(!view.lens().is_empty());
         for hint in view.hints() {
             assert!(hint.text.chars().count() < MOST_CHARACTERS, "{}: {}", path.display(), hint.text);
@@ -203,7 +208,7 @@ fn no_text_is_too_strange() {
     ];
     for text in strange {
         let Outcome::Config(view) = config::read(text) else { continue };
-        let _ = (view.hints(), view.lens(), view.marks());
+        let _ = (view.hints(), view.lens(), view.marks(&Around::default()));
         for at in 0..=text.len() + 1 {
             let _ = view.hover(at);
         }

@@ -10,6 +10,7 @@ mod hints;
 mod hover;
 pub mod keys;
 mod marks;
+pub mod pages;
 
 use std::ops::Range;
 
@@ -17,6 +18,7 @@ use super::seen::Card;
 use super::texts::{Language, fill};
 use crate::log::units;
 use crate::model::architectures::decoder::keys as spellings;
+use crate::model::checks::Around;
 use crate::model::config::{ConfigError, Section};
 use crate::model::documents::{self, Document};
 use crate::model::json::{self, Node};
@@ -103,9 +105,9 @@ impl View {
         hover::at(self, at)
     }
 
-    /// What is wrong.
-    pub fn marks(&self) -> Vec<Mark> {
-        marks::of(self)
+    /// What is wrong, also beside the index of weights and a card of so many bytes.
+    pub fn marks(&self, around: &Around<'_>) -> Vec<Mark> {
+        marks::of(self, around)
     }
 
     /// The object that describes the language model: the file itself, or the part of it that does.

@@ -146,13 +146,13 @@ fn answer(finding: &Finding, page: &Page, language: Language) -> String {
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => device_oom::verdict(oom, language).swap_remove(0),
         Some(Verdict::TensorShape(tensor)) => tensor_sentence(tensor, language),
-        None => markdown::values(first_sentence(page.section("What it means")).0, finding),
+        None => markdown::values(markdown::split_sentence(page.section("What it means")).0, finding),
     }
 }
 
 fn rest_of_meaning(page: &Page, finding: &Finding) -> Option<String> {
     let meaning = page.section("What it means");
-    let rest = if finding.verdict.is_some() { meaning } else { first_sentence(meaning).1 };
+    let rest = if finding.verdict.is_some() { meaning } else { markdown::split_sentence(meaning).1 };
     (!rest.is_empty()).then(|| markdown::values(rest, finding))
 }
 
@@ -193,16 +193,6 @@ fn decimal(bytes: u64) -> String {
         b if b >= 1e3 => format!("{:.1} kB", b / 1e3),
         b => format!("{b:.0} bytes"),
     }
-}
-
-/// Splits prose behind its first sentence.
-fn first_sentence(prose: &str) -> (&str, &str) {
-    let end = prose
-        .match_indices(['.', '!', '?'])
-        .map(|(at, _)| at + 1)
-        .find(|&at| prose[at..].starts_with([' ', '\n']) && !prose[..at].ends_with("e.g.") && !prose[..at].ends_with("i.e."))
-        .unwrap_or(prose.len());
-    (prose[..end].trim(), prose[end..].trim())
 }
 
 /// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself.
@@ -408,7 +398,7 @@ mod tests {
 
     #[test]
     fn sentences_end_at_a_stop_and_a_blank() {
-        assert_eq!(first_sentence("torch 2.1 is full. More."), ("torch 2.1 is full.", "More."));
-        assert_eq!(first_sentence("One only"), ("One only", ""));
+        assert_eq!(markdown::split_sentence("torch 2.1 is full. More."), ("torch 2.1 is full.", "More."));
+        assert_eq!(markdown::split_sentence("One only"), ("One only", ""));
     }
 }
