@@ -2,6 +2,7 @@
 
 pub mod cards;
 pub mod check;
+pub mod expected;
 pub mod fit;
 pub mod fit_flags;
 mod fit_json;

@@ -4,6 +4,7 @@
 //! are byte ranges of that text. Limit: a text above [`MOST_BYTES`] is not looked at.
 
 mod contribution;
+mod fits;
 mod hints;
 mod hover;
 pub mod keys;
@@ -11,6 +12,7 @@ mod marks;
 
 use std::ops::Range;
 
+use super::seen::Card;
 use super::texts::{Language, fill};
 use crate::log::units;
 use crate::model::architectures::decoder::keys as spellings;
@@ -82,6 +84,11 @@ impl View {
             Ok(model) => lens(self, model),
             Err(error) => vec![fill(LANGUAGE, "config.lens.none", &[("why", plain(&error.message))])],
         }
+    }
+
+    /// Whether the model fits a card that an open log speaks of, in one line over the file.
+    pub fn fits(&self, card: &Card) -> Option<String> {
+        fits::lens(self, card)
     }
 
     /// What a key means here, for the key or value at a byte of the text.

@@ -9,8 +9,10 @@ pub mod expected;
 pub mod markdown;
 mod place;
 pub mod post_mortem;
+pub mod seen;
 pub mod texts;
 
+use crate::log::collectives::Collective;
 use crate::log::divergence::{Divergence, Quantity};
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::memory::Trend;
@@ -28,6 +30,8 @@ const MOST_RANGES: usize = 12;
 
 /// Ranks that must report a timeout before the silence of another one says something.
 const LEAST_REPORTERS: usize = 3;
+/// Different calls of a desynchronised collective that are named.
+const MOST_CALLS: usize = 3;
 /// Bytes of a line that are underlined at most.
 const MOST_MARKED: usize = 120;
 
@@ -40,8 +44,11 @@ pub struct HoverText {
     pub span: Span,
 }
 
+/// What a face adds to the hover of a finding: it may look at files, this module not.
+pub type Addition<'a> = &'a dyn Fn(&Finding) -> Option<String>;
+
 /// The hover at a position: a number of a message, or the message.
-pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize) -> Option<HoverText> {
+pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize, addition: Addition<'_>) -> Option<HoverText> {
     let language = Language::English;
     let index = story::at_position(&analysis.findings, line, column).or_else(|| only_one_on(analysis, line))?;
     let finding = &analysis.findings[index];
@@ -49,7 +56,7 @@ pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize) -> 
     if let Some((number, span)) = story::number_at(finding, line, column) {
         return Some(HoverText { markdown: number_hover(number, finding, page, language), span });
     }
-    Some(HoverText { markdown: finding_hover(analysis, index, page, language), span: finding.span })
+    Some(HoverText { markdown: finding_hover(analysis, index, page, addition, language), span: finding.span })
 }
 
 /// Beside a finding's range, its line still explains it when it is the only one.
@@ -99,15 +106,20 @@ fn number_meaning(page: &Page, name: &str) -> Option<String> {
         .find_map(|item| Some(item.text.strip_prefix(&mark)?.trim_start_matches([':', ' ', '—', '-']).to_owned()))
 }
 
-fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Language) -> String {
+fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addition<'_>, language: Language) -> String {
     let finding = &analysis.findings[index];
-    let mut parts = vec![format!("**{}**", answer(finding, page, language))];
+    // A table has no diagnostic beside it, so its readings stand in the hover.
+    let table = finding.kind == Kind::Report && page.front.block.is_some();
+    let first = if table { markdown::escape(&finding.message) } else { answer(finding, page, language) };
+    let mut parts = vec![format!("**{first}**")];
     parts.extend(more_of_the_verdict(finding, language));
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => parts.extend(device_oom::table(oom, language)),
+        _ if table => parts.push(markdown::values(page.section("What it means"), finding)),
         // The first sentence stands above; the rest of the meaning follows it.
         _ => parts.extend(rest_of_meaning(page, finding)),
     }
+    parts.extend(addition(finding));
     if let Some(frame) = finding.text("frame") {
         parts.push(fill(language, "section.frame", &[("frame", markdown::code(frame))]));
     }
@@ -205,6 +217,36 @@ fn growth_sentence(trend: &Trend, place: &dyn Fn(usize) -> String, language: Lan
         ("rate", rate.unwrap_or_default()),
     ];
     fill(language, key, &values)
+}
+
+/// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself.
+pub fn collective_sentences(collective: &Collective, language: Language) -> Vec<String> {
+    let mut out = Vec::new();
+    let seq = ("seq", collective.seq.to_string());
+    let waiting = collective.waiting();
+    let op = collective.calls.first().map_or_else(String::new, |(call, _)| call.op.clone());
+    if collective.is_desynchronised() {
+        let calls: Vec<String> = collective
+            .calls
+            .iter()
+            .take(MOST_CALLS)
+            .map(|(call, ranks)| {
+                let values = [("op", call.op.clone()), ("ranks", ranges(ranks)), ("numel", call.numel.map_or(0, |n| n.0).to_string())];
+                fill(language, if call.numel.is_some() { "collective.call-size" } else { "collective.call" }, &values)
+            })
+            .collect();
+        out.push(fill(language, "collective.desync", &[seq.clone(), ("calls", calls.join("; "))]));
+    }
+    if !collective.missing.is_empty() {
+        let values = [seq.clone(), ("op", op), ("ranks", ranges(&waiting)), ("missing", ranges(&collective.missing))];
+        out.push(fill(language, "collective.missing", &values));
+    }
+    if !collective.behind.is_empty() && collective.behind.len() * 2 <= waiting.len().max(2) {
+        let ranks: Vec<u32> = collective.behind.iter().map(|(rank, _)| *rank).collect();
+        let last = collective.behind.iter().map(|(_, last)| *last).min().unwrap_or_default();
+        out.push(fill(language, "collective.behind", &[seq, ("ranks", ranges(&ranks)), ("last", last.to_string())]));
+    }
+    out
 }
 
 /// Where a quantity left its band: without a stop, so that it can stand in a row.

@@ -1,9 +1,10 @@
 //! The place of a finding in the story, in words: what it explains or follows from, how often it came, what became of it.
 
 use super::texts::{Language, fill, text};
-use super::{attempts, divergence_sentence, growth_sentence, ranges};
+use super::{attempts, collective_sentences, divergence_sentence, growth_sentence, ranges};
 use crate::log::Analysis;
-use crate::log::vocabulary::{Outcome, Role};
+use crate::log::collectives;
+use crate::log::vocabulary::{Kind, Outcome, Role};
 
 /// What part a finding plays, in a sentence or two.
 pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language) -> String {
@@ -48,6 +49,12 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
     };
     if !key.is_empty() {
         out.push(fill(language, key, &[("line", line(group.lead)), ("count", count), ("ranks", ranks)]));
+    }
+    if finding.kind == Kind::Nccl
+        && finding.number("seq").is_some()
+        && let Some(collective) = collectives::read(&analysis.findings, &[])
+    {
+        out.extend(collective_sentences(&collective, language));
     }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {

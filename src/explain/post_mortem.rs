@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::texts::{Language, fill, text};
 use super::{diagnostic_message, markdown, ranges};
+use crate::log::collectives;
 use crate::log::progress;
 use crate::log::record;
 use crate::log::rules::Rules;
@@ -29,6 +30,8 @@ const MOST_FOLLOWERS: usize = 3;
 pub struct Part<'a> {
     /// Its name, when the run has several files; lines of a single one need none.
     pub name: Option<&'a str>,
+    /// The rank whose file it is, where its name says so.
+    pub rank: Option<u32>,
     /// What it says.
     pub analysis: &'a Analysis,
     /// Its text; `None` when only the findings are at hand.
@@ -72,6 +75,13 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     }
     if !followers.is_empty() {
         out.push(row("post.followed", followers));
+    }
+    let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
+    if let Some(collective) = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known) {
+        let ranks = super::collective_sentences(&collective, language);
+        if !ranks.is_empty() {
+            out.push(row("post.ranks", ranks));
+        }
     }
     let before = root.map(|(part, index)| before(&parts[part], index, language)).unwrap_or_default();
     if !before.is_empty() {

@@ -14,7 +14,7 @@ use super::progress::Steps;
 use super::rules::Rules;
 use super::scan::Match;
 use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
-use super::{Analysis, build, memory, outcome, root, uncaught};
+use super::{Analysis, build, memory, outcome, root, serving, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -88,6 +88,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     if findings.is_empty() {
         return Analysis { findings, story };
     }
+    serving::mark(&mut findings, lines);
     let steps = &Steps::new(lines);
     story.last_step = last_step(steps);
     let starts = attempts::starts(&findings, steps);

@@ -133,6 +133,8 @@ words! {
         HostRam = "host-ram",
         /// `/dev/shm` is full or too small.
         SharedMemory = "shared-memory",
+        /// A file system is full, or a quota is used up.
+        DiskFull = "disk-full",
         /// Page-locked host memory.
         PinnedMemory = "pinned-memory",
         /// Waited too long.

@@ -15,6 +15,7 @@ use super::diagnostics::SOURCE;
 use super::hover;
 use super::state::{Job, Reading, Todo};
 use crate::explain::config::{self, Outcome, View};
+use crate::explain::seen::Card;
 use crate::log::Span;
 use crate::log::vocabulary::Severity;
 use crate::text::document::{self, LineEdit};
@@ -177,8 +178,8 @@ fn span(rope: &Rope, bytes: std::ops::Range<usize>) -> Span {
     Span { line: first, start: column(bytes.start, first), end_line: last, end: column(bytes.end, last) }
 }
 
-/// What stands over the file.
-pub fn lens(config: &ConfigReading) -> Vec<CodeLens> {
+/// What stands over the file; with a card that the open logs speak of, what fits it.
+pub fn lens(config: &ConfigReading, card: Option<&Card>) -> Vec<CodeLens> {
     let top = Range::new(Position::new(0, 0), Position::new(0, 0));
     // A command without a name is shown as text that cannot be chosen.
     let lens = |title: &String| CodeLens {
@@ -186,7 +187,8 @@ pub fn lens(config: &ConfigReading) -> Vec<CodeLens> {
         command: Some(Command { title: title.clone(), command: String::new(), arguments: None }),
         data: None,
     };
-    config.lens.iter().map(lens).collect()
+    let fits = config.view.as_ref().zip(card).and_then(|(view, card)| view.fits(card));
+    config.lens.iter().chain(&fits).map(lens).collect()
 }
 
 #[cfg(test)]

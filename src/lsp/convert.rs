@@ -72,6 +72,8 @@ pub struct ClientFacts {
     pub refreshes_diagnostics: bool,
     /// It can be told to ask for inlay hints again.
     pub refreshes_hints: bool,
+    /// It can be told to ask for code lenses again.
+    pub refreshes_lenses: bool,
     /// It answers questions about settings.
     pub configuration: bool,
     /// It can be asked to tell about changes of settings.
@@ -107,6 +109,7 @@ impl ClientFacts {
             tree: yes(symbols.and_then(|s| s.hierarchical_document_symbol_support)),
             refreshes_diagnostics: yes(workspace.and_then(|w| w.diagnostics.as_ref()).and_then(|d| d.refresh_support)),
             refreshes_hints: yes(workspace.and_then(|w| w.inlay_hint.as_ref()).and_then(|h| h.refresh_support)),
+            refreshes_lenses: yes(workspace.and_then(|w| w.code_lens.as_ref()).and_then(|l| l.refresh_support)),
             configuration: yes(workspace.and_then(|w| w.configuration)),
             registers_configuration: yes(config.and_then(|c| c.dynamic_registration)),
             registers_watchers: yes(watched.and_then(|w| w.dynamic_registration)),

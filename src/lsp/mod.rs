@@ -11,6 +11,7 @@
 mod config;
 mod convert;
 mod diagnostics;
+mod expected;
 mod frame;
 mod hover;
 mod inlay_hints;

@@ -254,8 +254,9 @@ impl LanguageServer for Backend {
             return Ok(None);
         };
         let facts = self.state.facts();
+        let workspaces = self.user_rules.workspaces();
         // A config is read once more for the hover; that is no work for this thread.
-        let hover = tokio::task::spawn_blocking(move || hover::hover(&reading, &facts, at.position)).await;
+        let hover = tokio::task::spawn_blocking(move || hover::hover(&reading, &facts, at.position, &workspaces)).await;
         Ok(hover.ok().flatten())
     }
 
@@ -270,7 +271,10 @@ impl LanguageServer for Backend {
         let Some(reading) = self.reading(params.text_document.uri, WAIT).await else {
             return Ok(None);
         };
-        Ok(reading.config.as_ref().map(|config| config::lens(config)))
+        let card = self.state.card_seen();
+        // Plans of several tasks are no work for this thread.
+        let lens = move || reading.config.as_ref().map(|config| config::lens(config, card.as_ref()));
+        Ok(tokio::task::spawn_blocking(lens).await.ok().flatten())
     }
 
     async fn document_symbol(&self, params: DocumentSymbolParams) -> Result<Option<DocumentSymbolResponse>> {
