@@ -223,6 +223,7 @@ pub fn collective_sentences(collective: &Collective, language: Language) -> Vec<
         out.push(fill(language, "collective.behind", &[seq, ("ranks", ranges(&ranks)), ("last", last.to_string())]));
     }
     out
+<<<<<<< HEAD
 }
 
 /// How memory grew before it ran out: without a stop, so that it can stand in a row. `place` names a line.
@@ -237,6 +238,8 @@ fn growth_sentence(trend: &Trend, place: &dyn Fn(usize) -> String, language: Lan
         ("rate", rate.unwrap_or_default()),
     ];
     fill(language, key, &values)
+=======
+>>>>>>> abfe449085e08a63b449e286a4d2786d330f3a5b
 }
 
 /// Where a quantity left its band: without a stop, so that it can stand in a row.
