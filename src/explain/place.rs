@@ -1,7 +1,8 @@
 //! The place of a finding in the story, in words: what it explains or follows from, how often it came, what became of it.
 
+use super::sentences::{collective_sentences, divergence_sentence, growth_sentence};
 use super::texts::{Language, fill, text};
-use super::{attempts, collective_sentences, divergence_sentence, growth_sentence, ranges};
+use super::{attempts, ranges};
 use crate::log::Analysis;
 use crate::log::collectives;
 use crate::log::vocabulary::{Kind, Outcome, Role};
