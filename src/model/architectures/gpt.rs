@@ -64,27 +64,20 @@ pub fn codegen(c: Section<'_>, request: Request) -> Result<Parts> {
     Ok(stack.finish(Norm::WeightBias, true))
 }
 
-/// gpt_neo: only the output of attention has a bias; layers look back a window by `attention_types`.
+/// gpt_neo: only the output of attention has a bias. Every second layer looks back a window only, but
+/// its cache keeps all tokens.
 pub fn gpt_neo(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([50257, 2048, 0, 24, 16, 0, 0, 2048], true);
     let d = sizes(c, &default)?;
     let attention = d.attention().biases(false, true);
-    let window = c.int("window_size", 256)?;
-    let kinds = c.strings("attention_layers");
     let mut stack = positioned(c, d.clone(), true, request, d.positions)?;
-    for index in 0..d.layers {
-        let named = usize::try_from(index).ok().and_then(|index| kinds.get(index)).copied();
-        let local = named.map_or(index % 2 == 1, |kind| kind == "local");
-        let window = if local { Window::Sliding(window) } else { Window::Full };
-        stack.layer(
-            Block::new()
-                .layer_norm("ln_1", d.hidden)
-                .attention_named("attn.attention", &attention, ["q_proj", "k_proj", "v_proj", "out_proj"])
-                .cache(attention.cache(window))
-                .layer_norm("ln_2", d.hidden)
-                .plain_mlp("mlp", d.hidden, d.intermediate, ["c_fc", "c_proj"], true),
-        );
-    }
+    let layer = Block::new()
+        .layer_norm("ln_1", d.hidden)
+        .attention_named("attn.attention", &attention, ["q_proj", "k_proj", "v_proj", "out_proj"])
+        .cache(attention.cache(Window::Full))
+        .layer_norm("ln_2", d.hidden)
+        .plain_mlp("mlp", d.hidden, d.intermediate, ["c_fc", "c_proj"], true);
+    stack.layers(d.layers, &layer);
     Ok(stack.finish(Norm::WeightBias, false))
 }
 
