@@ -57,6 +57,48 @@ fn read_page(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
+/// The name of a model's config.
+const CONFIG: &str = "config.json";
+/// The largest config beside a log that is read, in bytes.
+const MOST_CONFIG_BYTES: u64 = 2 << 20;
+/// JSON files of a workspace's top folder that are looked at.
+const MOST_CONFIGS: usize = 32;
+
+/// Configs of models near a log: `config.json` in its folder and the one above, and those in the top folder of the
+/// workspace that holds it, with the names to show. Only these places are looked at, whatever a log names.
+pub fn configs_beside(log: &Path, workspaces: &[PathBuf]) -> Vec<(String, String)> {
+    let mut files: Vec<(String, PathBuf)> = Vec::new();
+    if let Some(folder) = log.parent() {
+        files.push((CONFIG.to_owned(), folder.join(CONFIG)));
+        files.push((format!("../{CONFIG}"), folder.join("..").join(CONFIG)));
+    }
+    for root in workspaces.iter().filter(|root| log.starts_with(root)) {
+        let entries = std::fs::read_dir(root).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        let mut found: Vec<PathBuf> = entries.filter(|file| file.extension().is_some_and(|ending| ending == "json")).collect();
+        found.sort();
+        found.truncate(MOST_CONFIGS);
+        files.extend(found.into_iter().filter_map(|file| Some((file.file_name()?.to_string_lossy().into_owned(), file))));
+    }
+    let mut seen: Vec<PathBuf> = Vec::new();
+    let mut out = Vec::new();
+    for (name, file) in files {
+        let Ok(real) = file.canonicalize() else { continue };
+        if !seen.contains(&real)
+            && let Some(text) = read_config(&real)
+        {
+            out.push((name, text));
+        }
+        seen.push(real);
+    }
+    out
+}
+
+/// A small regular file of text.
+fn read_config(file: &Path) -> Option<String> {
+    let data = std::fs::metadata(file).ok()?;
+    (data.is_file() && data.len() <= MOST_CONFIG_BYTES).then(|| std::fs::read_to_string(file).ok())?
+}
+
 /// Why bytes are no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binary;

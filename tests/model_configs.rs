@@ -94,3 +94,19 @@ fn original_params_files_give_the_same_counts() {
     let model = model::read(mixtral).unwrap();
     assert_eq!((model.total(), model.active()), (46_702_792_704, 12_879_925_248));
 }
+
+#[test]
+fn every_family_agrees_with_its_class_also_where_keys_are_left_out() {
+    let table = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/families.tsv")).unwrap();
+    let mut misses = Vec::new();
+    for row in table.lines().filter(|line| !line.starts_with('#')) {
+        let cells: Vec<&str> = row.split('\t').collect();
+        let model = model::read(cells[3]).unwrap_or_else(|error| panic!("{}: {error}", cells[3]));
+        let cache = model.kv_bytes_per_token(2).to_string();
+        let exact = if model.is_exact() { "exact" } else { "about" };
+        if model.total().to_string() != cells[0] || (cells[1] != "-" && cells[1] != cache) || cells[2] != exact {
+            misses.push(format!("{} {cache} {exact}: {row}", model.total()));
+        }
+    }
+    assert!(misses.is_empty(), "{} misses:\n{}", misses.len(), misses.join("\n"));
+}

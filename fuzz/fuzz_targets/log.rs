@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = explain::hover(&analysis, &rules, span.line, span.start);
         let _ = (explain::diagnostic_message(&analysis, i), explain::mark(finding, &first));
     }
-    let part = Part { name: None, analysis: &analysis, lines: Some(&lines) };
+    let part = Part { name: None, rank: None, analysis: &analysis, lines: Some(&lines) };
     let _ = post_mortem::rows(&[part], analysis.story.root.map(|root| (0, root)), &rules);
     let mut redactor = Redactor::default();
     redactor.learn(&text);

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::{Args, ValueEnum};
 
+use super::expected::Configs;
 use super::report::Report;
 use crate::files;
 use crate::log::rules::Rules;
@@ -32,6 +33,9 @@ pub struct CheckArgs {
     /// Folder whose .trainwreck/rules are loaded; the current one by default
     #[arg(long, value_name = "DIR")]
     pub workspace: Option<PathBuf>,
+    /// Config of the model that the run used: its out-of-memory error is compared with a memory plan
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Show every finding, not only the first of each event
     #[arg(long)]
     pub all: bool,
@@ -87,8 +91,12 @@ const MOST_FOLDER_FILE: u64 = 4 << 30;
 /// When standard output cannot be written, other than a closed pipe.
 pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
     let workspace = args.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
-    let (rules, problems) = files::load_rules(&[workspace]);
     let mut complain = Complaints::default();
+    let configs = Configs::new(args.config.as_deref(), &workspace).unwrap_or_else(|problem| {
+        complain.fail(&problem);
+        Configs::default()
+    });
+    let (rules, problems) = files::load_rules(&[workspace]);
     for problem in &problems {
         complain.say(&format!("{problem} (this rule page is left out)"));
     }
@@ -97,7 +105,7 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
         gather(path, &mut inputs, &mut complain);
     }
     let mut out = std::io::BufWriter::new(anstream::stdout());
-    let outcome = write_all(args, &inputs, &rules, &mut out, &mut complain).and_then(|found| out.flush().map(|()| found));
+    let outcome = write_all(args, &inputs, &configs, &rules, &mut out, &mut complain).and_then(|found| out.flush().map(|()| found));
     match outcome {
         Ok(_) if complain.failed => Ok(2),
         Ok(true) => Ok(1),
@@ -167,6 +175,7 @@ fn gather(path: &Path, inputs: &mut Vec<Input>, complain: &mut Complaints) {
 fn write_all(
     args: &CheckArgs,
     inputs: &[Input],
+    configs: &Configs,
     rules: &Arc<Rules>,
     out: &mut dyn Write,
     complain: &mut Complaints,
@@ -174,7 +183,7 @@ fn write_all(
     let redactor = args.redact.then(|| learn(inputs));
     let names: Vec<String> = inputs.iter().map(Input::name).collect();
     let runs = run::group(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut report = Report::new(args, rules);
+    let mut report = Report::new(args, rules, configs);
     let show_progress = inputs.len() > 8 && std::io::stderr().is_terminal();
     let mut done = 0;
     for run in &runs {
@@ -196,6 +205,8 @@ fn write_all(
 pub(super) struct Loaded {
     pub(super) part: Part,
     pub(super) content: String,
+    /// Where it lies; none for standard input.
+    pub(super) path: Option<PathBuf>,
 }
 
 /// Reads and analyses the files of one run, several at a time; complaints come in the order of the files.
@@ -251,7 +262,7 @@ fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Resul
         // Of a long healthy file nothing is shown.
         content = String::new();
     }
-    Ok(Some(Loaded { part: Part { name, rank, analysis }, content }))
+    Ok(Some(Loaded { part: Part { name, rank, analysis }, content, path: input.path.clone() }))
 }
 
 /// The names that the paths and files show, so that each is masked in all of them.

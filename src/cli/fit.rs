@@ -1,13 +1,17 @@
 //! `trainwreck fit`: parameters, bytes, the memory plan of a task, and whether it fits a GPU.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::fit_flags::Flags;
 use super::{fit_json, fit_table};
-use crate::model;
+use crate::explain::seen;
+use crate::gpu::cards::Card;
+use crate::log::analyze;
+use crate::log::rules::Rules;
+use crate::{files, model};
 
 /// Flags of `trainwreck fit`.
 #[derive(Debug, Clone, Args)]
@@ -18,6 +22,9 @@ pub struct FitArgs {
     /// How the model is run.
     #[command(flatten)]
     pub flags: Box<Flags>,
+    /// Log of a run: the card is the size class of the total that its memory errors print.
+    #[arg(long, value_name = "LOG", conflicts_with = "gpu")]
+    pub log: Option<PathBuf>,
     /// List the changes that would make it fit.
     #[arg(long)]
     pub what_if: bool,
@@ -49,7 +56,8 @@ pub struct Outcome {
 /// Runs the command.
 pub fn run(args: &FitArgs) -> Outcome {
     let mut outcome = Outcome { stdout: String::new(), stderr: String::new(), code: 0 };
-    let (setup, gpus) = match (args.flags.setup(), args.flags.gpus()) {
+    let gpus = args.log.as_deref().map_or_else(|| args.flags.gpus(), seen_in);
+    let (setup, gpus) = match (args.flags.setup(), gpus) {
         (Ok(setup), Ok(gpus)) => (setup, gpus),
         (Err(message), _) | (_, Err(message)) => {
             fail(&mut outcome, &message);
@@ -95,6 +103,19 @@ pub fn run(args: &FitArgs) -> Outcome {
         outcome.stdout = format!("{value:#}\n");
     }
     outcome
+}
+
+/// The card of which a log gives the total.
+fn seen_in(log: &Path) -> Result<Vec<Card>, String> {
+    let name = log.display();
+    let bytes = std::fs::read(log).map_err(|error| format!("--log {name}: cannot be read: {error}"))?;
+    let text = files::decode(bytes).map_err(|files::Binary| format!("--log {name}: not a text file"))?;
+    let totals = seen::totals(&analyze(&text, &Rules::builtin()));
+    match seen::card(&totals) {
+        Some(card) => Ok(vec![Card { id: card.name, memory: card.memory, count: 1 }]),
+        None if totals.is_empty() => Err(format!("--log {name}: no memory error prints the total of a known card; name one with --gpu")),
+        None => Err(format!("--log {name}: totals of different cards; name one with --gpu")),
+    }
 }
 
 fn fail(outcome: &mut Outcome, message: &str) {

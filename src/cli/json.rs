@@ -7,8 +7,11 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value as Json, json};
 
+use crate::log::attempts::Attempt;
+use crate::log::collectives::{self, Collective};
 use crate::log::divergence::Quantity;
 use crate::log::run::{Part, Place};
+use crate::log::story::Group;
 use crate::log::units::Value;
 use crate::log::{Analysis, Finding};
 use crate::text::Lines;
@@ -68,15 +71,47 @@ pub fn column(line: &str, byte: usize) -> usize {
 /// The run that a file is a part of: how many files it has, and where its root cause stands.
 pub fn run(parts: &[Part], root: Option<Place>) -> Json {
     let root = root.map(|root| json!({"file": parts[root.part].name, "finding": root.finding}));
-    json!({"files": parts.len(), "root_cause": root})
+    let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
+    let collective = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known);
+    json!({"files": parts.len(), "root_cause": root, "collective": collective.as_ref().map(collective_object)})
+}
+
+/// What the ranks did at the collective that timed out.
+fn collective_object(collective: &Collective) -> Json {
+    let calls: Vec<Json> = collective
+        .calls
+        .iter()
+        .map(|(call, ranks)| json!({"op": call.op, "numel_in": call.numel.map(|n| n.0), "numel_out": call.numel.map(|n| n.1), "ranks": ranks}))
+        .collect();
+    let behind: Vec<Json> = collective.behind.iter().map(|(rank, last)| json!({"rank": rank, "last_enqueued": last})).collect();
+    json!({
+        "group": collective.group,
+        "seq": collective.seq,
+        "calls": calls,
+        "desynchronised": collective.is_desynchronised(),
+        "missing": collective.missing,
+        "behind": behind,
+    })
 }
 
 /// The findings and the story of one file.
 pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
     let story = &analysis.story;
     let findings: Vec<Json> = analysis.findings.iter().map(|f| finding(file, f, lines)).collect();
-    let groups: Vec<Json> =
-        story.groups.iter().map(|g| json!({"lead": g.lead, "members": g.members, "ranks": g.ranks, "went_on": g.went_on})).collect();
+    let group = |g: &Group| {
+        json!({
+            "lead": g.lead,
+            "members": g.members,
+            "ranks": g.ranks,
+            "went_on": g.went_on,
+            "outcome": g.outcome.as_str(),
+            "attempt": g.attempt + 1,
+        })
+    };
+    let groups: Vec<Json> = story.groups.iter().map(group).collect();
+    let attempt =
+        |a: &Attempt| json!({"first_line": a.first_line + 1, "last_line": a.last_line + 1, "root_cause": a.root, "last_step": a.last_step});
+    let attempts: Vec<Json> = story.attempts.iter().map(attempt).collect();
     let onset = story.onset.map(|o| {
         json!({
             "finding": o.finding,
@@ -100,6 +135,8 @@ pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
             "root_cause": story.root,
             "groups": groups,
             "onset": onset,
+            "collective": collectives::read(&analysis.findings, &[]).as_ref().map(collective_object),
+            "attempts": attempts,
             "last_step": story.last_step.map(|(step, line)| json!({"step": step, "line": line + 1})),
         },
     })

@@ -56,7 +56,7 @@ mod tests {
         let rules = Rules::builtin();
         let analysis = analyze(text, &rules);
         let lines = StrLines::new(text);
-        let parts = [Part { name: None, analysis: &analysis, lines: Some(&lines) }];
+        let parts = [Part { name: None, rank: None, analysis: &analysis, lines: Some(&lines) }];
         let mut out = Vec::new();
         write(&mut out, "<b>|run.log", &parts, analysis.story.root.map(|root| (0, root)), &rules).unwrap();
         let out = String::from_utf8(out).unwrap();

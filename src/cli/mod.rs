@@ -1,6 +1,7 @@
 //! The terminal's face. One file a command, one file an output format.
 
 pub mod check;
+pub mod expected;
 pub mod fit;
 pub mod fit_flags;
 mod fit_json;

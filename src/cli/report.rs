@@ -1,9 +1,11 @@
 //! Writes what `check` found, run by run, in the chosen format.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::check::{CheckArgs, Format, Loaded};
+use super::expected::{self, Configs};
 use super::{github, json, markdown, sarif, text};
 use crate::explain::post_mortem;
 use crate::log::rules::Rules;
@@ -14,6 +16,7 @@ use crate::text::{Lines, StrLines};
 pub(super) struct Report<'a> {
     args: &'a CheckArgs,
     rules: &'a Arc<Rules>,
+    configs: &'a Configs,
     /// Reports (`json`) or results (`sarif`).
     objects: Vec<serde_json::Value>,
     summary: text::Summary,
@@ -22,13 +25,14 @@ pub(super) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(args: &'a CheckArgs, rules: &'a Arc<Rules>) -> Self {
+    pub(super) fn new(args: &'a CheckArgs, rules: &'a Arc<Rules>, configs: &'a Configs) -> Self {
         let (summary, annotations) = Default::default();
-        Report { args, rules, objects: Vec::new(), summary, annotations, found: false }
+        Report { args, rules, configs, objects: Vec::new(), summary, annotations, found: false }
     }
 
     /// Writes one run: the files of several ranks, or a single file.
     pub(super) fn write(&mut self, out: &mut dyn Write, loaded: Vec<Loaded>) -> std::io::Result<()> {
+        let paths: Vec<Option<PathBuf>> = loaded.iter().map(|file| file.path.clone()).collect();
         let (mut parts, contents): (Vec<Part>, Vec<String>) = loaded.into_iter().map(|file| (file.part, file.content)).unzip();
         let lines: Vec<StrLines<'_>> = contents.iter().map(|content| StrLines::new(content)).collect();
         let root = match parts.as_slice() {
@@ -46,19 +50,39 @@ impl<'a> Report<'a> {
             .zip(&lines)
             .map(|(part, lines)| post_mortem::Part {
                 name: several.then_some(part.name.as_str()),
+                rank: part.rank,
                 analysis: &part.analysis,
                 lines: Some(lines as &dyn Lines),
             })
             .collect();
         let place = root.map(|root| (root.part, root.finding));
+        let expected = || {
+            let (part, finding) = place?;
+            self.configs.expected(paths[part].as_deref(), &parts[part].analysis, finding, &lines[part])
+        };
         match self.args.format {
             Format::Text if several => {
-                text::write_run(out, &views, &run_name(&name, true), place, self.rules, self.args.all, &mut self.summary)
+                let root = text::Root { place, expected: expected() };
+                text::write_run(out, &views, &run_name(&name, true), &root, self.rules, self.args.all, &mut self.summary)
             }
-            Format::Text => text::write(out, &parts[0].name, &parts[0].analysis, &lines[0], self.rules, self.args.all, &mut self.summary),
+            Format::Text => {
+                let expected = expected();
+                let page = text::Page {
+                    name: &parts[0].name,
+                    analysis: &parts[0].analysis,
+                    lines: &lines[0],
+                    rules: self.rules,
+                    expected: expected.as_ref(),
+                };
+                text::write(out, &page, self.args.all, &mut self.summary)
+            }
             Format::Json => {
-                for (part, lines) in parts.iter().zip(&lines) {
+                let expected = expected();
+                for (nth, (part, lines)) in parts.iter().zip(&lines).enumerate() {
                     let mut report = json::report(&part.name, &part.analysis, lines);
+                    if let Some(expected) = expected.as_ref().filter(|_| root.is_some_and(|root| root.part == nth)) {
+                        report["story"]["plan"] = expected::json(expected);
+                    }
                     if several {
                         report["run"] = json::run(&parts, root);
                     }

@@ -6,14 +6,15 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::{post_mortem, printable, printable_line};
+use crate::explain::expected::{self, Expected};
 use crate::explain::post_mortem as post_mortem_words;
 use crate::explain::texts::{Language, fill, text};
 use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
 use crate::log::verdict::Verdict;
-use crate::log::vocabulary::{Role, Severity};
+use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
-use crate::text::{Lines, StrLines, floor_border};
+use crate::text::{Lines, floor_border};
 
 /// A line is shown in a window of about this many bytes around the message.
 const WINDOW: usize = 150;
@@ -58,22 +59,14 @@ impl Summary {
 ///
 /// # Errors
 /// When the output cannot be written.
-pub fn write(
-    out: &mut dyn Write,
-    name: &str,
-    analysis: &Analysis,
-    lines: &StrLines<'_>,
-    rules: &Rules,
-    all: bool,
-    summary: &mut Summary,
-) -> std::io::Result<()> {
+pub fn write(out: &mut dyn Write, page: &Page<'_>, all: bool, summary: &mut Summary) -> std::io::Result<()> {
+    let Page { analysis, lines, rules, .. } = *page;
     summary.count(1, usize::from(!analysis.findings.is_empty()));
     if analysis.findings.is_empty() {
         return Ok(());
     }
-    let name = printable_line(name);
-    let name = name.as_str();
-    let page = Page { name, analysis, lines, rules };
+    let name = printable_line(page.name);
+    let page = Page { name: &name, ..*page };
     if all {
         for index in 0..analysis.findings.len() {
             page.event(out, index, true)?;
@@ -81,7 +74,8 @@ pub fn write(
     } else if let Some(root) = analysis.story.root {
         page.event(out, root, true)?;
         page.list(out, "report.followed", |f| matches!(f.role, Role::Consequence | Role::Confirmation))?;
-        page.list(out, "report.also", |f| f.role == Role::Context)?;
+        // A repeat that leads a group ended an earlier attempt.
+        page.list(out, "report.also", |f| matches!(f.role, Role::Context | Role::Repeat))?;
     } else {
         let loud: Vec<usize> = page.leads(|f| f.severity != Severity::Info).collect();
         if loud.iter().any(|&i| analysis.findings[i].role == Role::Consequence) {
@@ -97,7 +91,7 @@ pub fn write(
         writeln!(out, "{}", fill(LANGUAGE, "report.hidden", &[("count", hidden.to_string())]))?;
     }
     writeln!(out)?;
-    let part = post_mortem_words::Part { name: None, analysis, lines: Some(lines) };
+    let part = post_mortem_words::Part { name: None, rank: None, analysis, lines: Some(lines) };
     let rows = post_mortem_words::rows(&[part], analysis.story.root.map(|root| (0, root)), rules);
     post_mortem::write(out, &rows)?;
     writeln!(out)
@@ -111,7 +105,7 @@ pub(super) fn write_run(
     out: &mut dyn Write,
     parts: &[post_mortem_words::Part<'_>],
     heading: &str,
-    root: Option<(usize, usize)>,
+    root: &Root,
     rules: &Rules,
     all: bool,
     summary: &mut Summary,
@@ -126,20 +120,37 @@ pub(super) fn write_run(
     for (nth, part) in parts.iter().enumerate() {
         let Some(lines) = part.lines else { continue };
         let name = printable_line(part.name.unwrap_or_default());
-        let page = Page { name: &name, analysis: part.analysis, lines, rules };
+        let expected = root.expected.as_ref().filter(|_| root.place.is_some_and(|place| place.0 == nth));
+        let page = Page { name: &name, analysis: part.analysis, lines, rules, expected };
         let shown = if all { 0..part.analysis.findings.len() } else { 0..0 };
-        let root = root.filter(|root| !all && root.0 == nth).map(|root| root.1);
+        let root = root.place.filter(|root| !all && root.0 == nth).map(|root| root.1);
         shown.chain(root).try_for_each(|index| page.event(out, index, true))?;
     }
-    post_mortem::write(out, &post_mortem_words::rows(parts, root, rules))?;
+    post_mortem::write(out, &post_mortem_words::rows(parts, root.place, rules))?;
     writeln!(out)
 }
 
-struct Page<'a> {
-    name: &'a str,
-    analysis: &'a Analysis,
-    lines: &'a dyn Lines,
-    rules: &'a Rules,
+/// The root cause of a run over several files.
+pub(super) struct Root {
+    /// File and finding.
+    pub place: Option<(usize, usize)>,
+    /// What a memory plan expects of it.
+    pub expected: Option<Expected>,
+}
+
+/// What the report of a file is made of.
+#[derive(Clone, Copy)]
+pub struct Page<'a> {
+    /// Name of the file.
+    pub name: &'a str,
+    /// Its findings and story.
+    pub analysis: &'a Analysis,
+    /// Its lines.
+    pub lines: &'a dyn Lines,
+    /// The rules that were used.
+    pub rules: &'a Rules,
+    /// What a memory plan expects of the root cause.
+    pub expected: Option<&'a Expected>,
 }
 
 impl Page<'_> {
@@ -156,7 +167,11 @@ impl Page<'_> {
     }
 
     fn list(&self, out: &mut dyn Write, heading: &'static str, keep: impl Fn(&Finding) -> bool) -> std::io::Result<()> {
-        let leads: Vec<usize> = self.leads(keep).collect();
+        let mut leads: Vec<usize> = self.leads(keep).collect();
+        // Rows of tables are for reading; they come behind the events.
+        let is_table =
+            |index: usize| self.analysis.findings[index].kind == Kind::Report && self.analysis.findings[index].severity == Severity::Info;
+        leads.sort_by_key(|&index| is_table(index));
         if leads.is_empty() {
             return Ok(());
         }
@@ -183,6 +198,7 @@ impl Page<'_> {
         let answer = printable(&explain::answer_plain(finding, self.rules));
         let remedies = self.remedies(finding, with_remedies);
         let account = account(finding);
+        let plan = self.expected.filter(|_| finding.role == Role::RootCause).map(plan);
         let snippet = Snippet::source(shown.as_str())
             .path(self.name)
             .line_start(finding.span.line + 1)
@@ -191,6 +207,9 @@ impl Page<'_> {
             level.primary_title(title.as_str()).id(&*finding.rule).element(snippet).element(Level::NOTE.message(answer.as_str()));
         if let Some(account) = &account {
             group = group.element(Level::NOTE.message(account.as_str()));
+        }
+        if let Some(plan) = &plan {
+            group = group.element(Level::NOTE.message(plan.as_str()));
         }
         if let Some(remedies) = &remedies {
             group = group.element(Level::HELP.message(remedies.as_str()));
@@ -235,6 +254,12 @@ fn role_key(role: Role) -> &'static str {
         Role::Confirmation => "role.confirmation",
         Role::Context => "role.context",
     }
+}
+
+/// What a memory plan expects, in lines of a readable width.
+fn plan(expected: &Expected) -> String {
+    let lines: Vec<String> = expected::lines(expected, LANGUAGE).iter().map(|line| wrapped(line)).collect();
+    printable(&lines.join("\n"))
 }
 
 /// The account of the card, a row a line.

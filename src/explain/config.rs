@@ -5,6 +5,7 @@
 
 pub mod budget;
 mod contribution;
+mod fits;
 mod hints;
 mod hover;
 pub mod keys;
@@ -13,6 +14,7 @@ pub mod pages;
 
 use std::ops::Range;
 
+use super::seen::Card;
 use super::texts::{Language, fill};
 use crate::log::units;
 use crate::model::architectures::decoder::keys as spellings;
@@ -86,6 +88,11 @@ impl View {
             Ok(model) => lens(self, model),
             Err(error) => vec![fill(LANGUAGE, "config.lens.none", &[("why", plain(&error.message))])],
         }
+    }
+
+    /// Whether the model fits a card that an open log speaks of, in one line over the file.
+    pub fn fits(&self, card: &Card) -> Option<String> {
+        fits::lens(self, card)
     }
 
     /// Whether the usual tasks fit, one line each.

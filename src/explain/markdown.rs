@@ -1,6 +1,7 @@
 //! Markdown and plain text: escaping what a log says, picking the parts of a page's prose that fit.
 
 use crate::log::Finding;
+use crate::log::serving::SERVING;
 use crate::log::vocabulary::Cause;
 
 /// Characters of a log's text that a hover shows at most, between words.
@@ -40,11 +41,16 @@ pub fn plain(markdown: &str) -> String {
     markdown.replace("**", "")
 }
 
+/// The word of an item that is left out where a serving engine wrote the log.
+const TRAINING: &str = "training";
+
 /// An item of a list in a page's prose.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// The causes it is for; empty: all.
     pub causes: Vec<Cause>,
+    /// Whether it is for training alone.
+    pub training: bool,
     /// Its text, continuation lines too, without the mark.
     pub text: String,
 }
@@ -55,8 +61,8 @@ pub fn items(section: &str) -> Vec<Item> {
     for line in section.lines() {
         match item_start(line) {
             Some(text) => {
-                let (causes, text) = causes_of(text);
-                out.push(Item { causes, text: text.to_owned() });
+                let (causes, training, text) = causes_of(text);
+                out.push(Item { causes, training, text: text.to_owned() });
             }
             None => {
                 if let Some(item) = out.last_mut() {
@@ -80,13 +86,16 @@ fn item_start(line: &str) -> Option<&str> {
     (digits > 0).then(|| line[digits..].strip_prefix(". ")).flatten()
 }
 
-/// `[fragmentation, device-full] text` → causes and text.
-fn causes_of(text: &str) -> (Vec<Cause>, &str) {
-    let Some((inside, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) else { return (Vec::new(), text) };
-    let causes: Option<Vec<Cause>> = inside.split([',', ' ']).filter(|w| !w.is_empty()).map(Cause::parse).collect();
+/// `[device-full, training] text` → causes, whether it is for training alone, and text.
+fn causes_of(text: &str) -> (Vec<Cause>, bool, &str) {
+    let plain = (Vec::new(), false, text);
+    let Some((inside, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) else { return plain };
+    let words = || inside.split([',', ' ']).filter(|word| !word.is_empty());
+    let training = words().any(|word| word == TRAINING);
+    let causes: Option<Vec<Cause>> = words().filter(|word| *word != TRAINING).map(Cause::parse).collect();
     match causes {
-        Some(causes) if !causes.is_empty() => (causes, rest.trim_start()),
-        _ => (Vec::new(), text),
+        Some(causes) if training || !causes.is_empty() => (causes, training, rest.trim_start()),
+        _ => plain,
     }
 }
 
@@ -96,6 +105,7 @@ pub fn fitting(section: &str, finding: &Finding) -> Vec<String> {
     items(section)
         .into_iter()
         .filter(|item| item.causes.is_empty() || item.causes.contains(&finding.cause))
+        .filter(|item| !item.training || finding.text(SERVING).is_none())
         .map(|item| values(&item.text, finding))
         .filter(|text| !has_placeholder(text))
         .collect()
@@ -138,10 +148,11 @@ mod tests {
 
     #[test]
     fn lists_have_items_with_causes() {
-        let section = "Some words.\n\n1. [fragmentation] Set it:\n   `x=1`\n2. [link](y) Other.\n- plain\n";
+        let section = "Some words.\n\n1. [fragmentation] Set it:\n   `x=1`\n2. [link](y) Other.\n- [device-full, training] plain\n";
         let all = items(section);
         assert_eq!(all.len(), 3);
-        assert_eq!(all[0], Item { causes: vec![Cause::Fragmentation], text: "Set it:\n   `x=1`".to_owned() });
+        assert!(all[2].training && all[2].causes == [Cause::DeviceFull] && all[2].text == "plain");
+        assert_eq!(all[0], Item { causes: vec![Cause::Fragmentation], training: false, text: "Set it:\n   `x=1`".to_owned() });
         assert!(all[1].causes.is_empty() && all[1].text.starts_with("[link]"));
     }
 

@@ -2,13 +2,17 @@
 //!
 //! The first line is the answer. What a log says reaches Markdown only escaped.
 
+mod attempts;
 pub mod config;
 pub mod device_oom;
 pub mod expected;
 pub mod markdown;
+mod place;
 pub mod post_mortem;
+pub mod seen;
 pub mod texts;
 
+use crate::log::collectives::Collective;
 use crate::log::divergence::{Divergence, Quantity};
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::rules::{Page, Rules};
@@ -25,6 +29,8 @@ const MOST_RANGES: usize = 12;
 
 /// Ranks that must report a timeout before the silence of another one says something.
 const LEAST_REPORTERS: usize = 3;
+/// Different calls of a desynchronised collective that are named.
+const MOST_CALLS: usize = 3;
 /// Bytes of a line that are underlined at most.
 const MOST_MARKED: usize = 120;
 
@@ -37,8 +43,11 @@ pub struct HoverText {
     pub span: Span,
 }
 
+/// What a face adds to the hover of a finding: it may look at files, this module not.
+pub type Addition<'a> = &'a dyn Fn(&Finding) -> Option<String>;
+
 /// The hover at a position: a number of a message, or the message.
-pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize) -> Option<HoverText> {
+pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize, addition: Addition<'_>) -> Option<HoverText> {
     let language = Language::English;
     let index = story::at_position(&analysis.findings, line, column).or_else(|| only_one_on(analysis, line))?;
     let finding = &analysis.findings[index];
@@ -46,7 +55,7 @@ pub fn hover(analysis: &Analysis, rules: &Rules, line: usize, column: usize) -> 
     if let Some((number, span)) = story::number_at(finding, line, column) {
         return Some(HoverText { markdown: number_hover(number, finding, page, language), span });
     }
-    Some(HoverText { markdown: finding_hover(analysis, index, page, language), span: finding.span })
+    Some(HoverText { markdown: finding_hover(analysis, index, page, addition, language), span: finding.span })
 }
 
 /// Beside a finding's range, its line still explains it when it is the only one.
@@ -96,15 +105,20 @@ fn number_meaning(page: &Page, name: &str) -> Option<String> {
         .find_map(|item| Some(item.text.strip_prefix(&mark)?.trim_start_matches([':', ' ', '—', '-']).to_owned()))
 }
 
-fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Language) -> String {
+fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addition<'_>, language: Language) -> String {
     let finding = &analysis.findings[index];
-    let mut parts = vec![format!("**{}**", answer(finding, page, language))];
+    // A table has no diagnostic beside it, so its readings stand in the hover.
+    let table = finding.kind == Kind::Report && page.front.block.is_some();
+    let first = if table { markdown::escape(&finding.message) } else { answer(finding, page, language) };
+    let mut parts = vec![format!("**{first}**")];
     parts.extend(more_of_the_verdict(finding, language));
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => parts.extend(device_oom::table(oom, language)),
+        _ if table => parts.push(markdown::values(page.section("What it means"), finding)),
         // The first sentence stands above; the rest of the meaning follows it.
         _ => parts.extend(rest_of_meaning(page, finding)),
     }
+    parts.extend(addition(finding));
     if let Some(frame) = finding.text("frame") {
         parts.push(fill(language, "section.frame", &[("frame", markdown::code(frame))]));
     }
@@ -120,7 +134,7 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, language: Langu
     if !no.is_empty() {
         parts.push(format!("**{}**\n\n{}", text(language, "section.no"), no.join("\n")));
     }
-    parts.push(place_in_the_story(analysis, index, language));
+    parts.push(place::in_the_story(analysis, index, language));
     parts.push(fill(language, "section.more", &[("rule", finding.rule.to_string())]));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
@@ -180,56 +194,34 @@ fn decimal(bytes: u64) -> String {
     }
 }
 
-/// What part a finding plays, in a sentence or two.
-fn place_in_the_story(analysis: &Analysis, index: usize, language: Language) -> String {
-    let story = &analysis.story;
-    let Some(group) = story.group_of(index) else { return String::new() };
-    let finding = &analysis.findings[index];
-    let line = |i: usize| (analysis.findings[i].span.line + 1).to_string();
-    let count = group.members.len().to_string();
-    let ranks = ranges(&group.ranks);
+/// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself.
+pub fn collective_sentences(collective: &Collective, language: Language) -> Vec<String> {
     let mut out = Vec::new();
-    if group.went_on {
-        out.push(text(language, "story.went-on").to_owned());
-    } else {
-        match (finding.role, story.root) {
-            (Role::RootCause, _) => out.push(text(language, "story.root").to_owned()),
-            (Role::Consequence | Role::Confirmation | Role::Repeat, Some(root)) if !group.members.contains(&root) => {
-                out.push(fill(
-                    language,
-                    "story.consequence",
-                    &[("line", line(root)), ("title", analysis.findings[root].title.to_string())],
-                ));
-            }
-            (Role::Consequence, None) => out.push(text(language, "story.no-root").to_owned()),
-            _ => {}
-        }
+    let seq = ("seq", collective.seq.to_string());
+    let waiting = collective.waiting();
+    let op = collective.calls.first().map_or_else(String::new, |(call, _)| call.op.clone());
+    if collective.is_desynchronised() {
+        let calls: Vec<String> = collective
+            .calls
+            .iter()
+            .take(MOST_CALLS)
+            .map(|(call, ranks)| {
+                let values = [("op", call.op.clone()), ("ranks", ranges(ranks)), ("numel", call.numel.map_or(0, |n| n.0).to_string())];
+                fill(language, if call.numel.is_some() { "collective.call-size" } else { "collective.call" }, &values)
+            })
+            .collect();
+        out.push(fill(language, "collective.desync", &[seq.clone(), ("calls", calls.join("; "))]));
     }
-    let many = group.members.len() > 1;
-    let key = match (many, index == group.lead, group.ranks.len() > 1) {
-        (false, ..) => "",
-        (true, true, false) => "story.group",
-        (true, true, true) => "story.group-ranks",
-        (true, false, false) => "story.repeat",
-        (true, false, true) => "story.repeat-ranks",
-    };
-    if !key.is_empty() {
-        out.push(fill(language, key, &[("line", line(group.lead)), ("count", count), ("ranks", ranks)]));
+    if !collective.missing.is_empty() {
+        let values = [seq.clone(), ("op", op), ("ranks", ranges(&waiting)), ("missing", ranges(&collective.missing))];
+        out.push(fill(language, "collective.missing", &values));
     }
-    if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
-        match (onset.last_finite_step, onset.last_finite_line) {
-            (Some(step), Some(at)) => {
-                out.push(fill(language, "story.onset", &[("step", step.to_string()), ("line", (at + 1).to_string())]))
-            }
-            (None, Some(at)) => out.push(fill(language, "story.onset-line", &[("line", (at + 1).to_string())])),
-            _ => {}
-        }
-        if let Some(divergence) = &onset.divergence {
-            let line = fill(language, "post.line", &[("line", (divergence.line + 1).to_string())]);
-            out.push(format!("{}.", divergence_sentence(divergence, &line, language)));
-        }
+    if !collective.behind.is_empty() && collective.behind.len() * 2 <= waiting.len().max(2) {
+        let ranks: Vec<u32> = collective.behind.iter().map(|(rank, _)| *rank).collect();
+        let last = collective.behind.iter().map(|(_, last)| *last).min().unwrap_or_default();
+        out.push(fill(language, "collective.behind", &[seq, ("ranks", ranges(&ranks)), ("last", last.to_string())]));
     }
-    out.join(" ")
+    out
 }
 
 /// Where a quantity left its band: without a stop, so that it can stand in a row.

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use super::texts::{Language, fill, text};
 use super::{diagnostic_message, markdown, ranges};
+use crate::log::collectives;
 use crate::log::progress;
 use crate::log::record;
 use crate::log::rules::Rules;
-use crate::log::vocabulary::{Kind, Role, Severity};
+use crate::log::vocabulary::{Kind, Outcome, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::{Lines, clean, floor_border};
 
@@ -19,6 +20,8 @@ const STEP_LINES: usize = 2000;
 const TIME_LINES: usize = 200;
 /// Bytes of a line that are read for its prefix.
 const PREFIX_BYTES: usize = 1024;
+/// Earlier attempts that are named.
+const MOST_ATTEMPTS: usize = 3;
 /// Follow-ups that are named.
 const MOST_FOLLOWERS: usize = 3;
 
@@ -27,6 +30,8 @@ const MOST_FOLLOWERS: usize = 3;
 pub struct Part<'a> {
     /// Its name, when the run has several files; lines of a single one need none.
     pub name: Option<&'a str>,
+    /// The rank whose file it is, where its name says so.
+    pub rank: Option<u32>,
     /// What it says.
     pub analysis: &'a Analysis,
     /// Its text; `None` when only the findings are at hand.
@@ -71,6 +76,13 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     if !followers.is_empty() {
         out.push(row("post.followed", followers));
     }
+    let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
+    if let Some(collective) = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known) {
+        let ranks = super::collective_sentences(&collective, language);
+        if !ranks.is_empty() {
+            out.push(row("post.ranks", ranks));
+        }
+    }
     let before = root.map(|(part, index)| before(&parts[part], index, language)).unwrap_or_default();
     if !before.is_empty() {
         out.push(row("post.before", before));
@@ -90,8 +102,10 @@ fn first_loud<'a>(parts: &[Part<'a>]) -> Option<&'a Finding> {
 /// When: the time stamp and the last step above the finding.
 fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
     let finding = &part.analysis.findings[index];
-    if part.analysis.story.group_of(index).is_some_and(|group| group.went_on) {
-        return text(language, "post.went-on").to_owned();
+    match part.analysis.story.group_of(index).map(|group| group.outcome) {
+        Some(Outcome::WentOn) => return text(language, "post.went-on").to_owned(),
+        Some(Outcome::Recovered) => return text(language, "post.recovered").to_owned(),
+        _ => {}
     }
     let time = finding.time.clone().or_else(|| time_near(part.lines?, finding.span.line));
     let last_step = part.lines.and_then(|lines| step_above(lines, finding.span.line));
@@ -200,7 +214,7 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>) -> Vec<String> {
 fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
     let analysis = part.analysis;
     let line = analysis.findings[root].span.line;
-    let mut out = Vec::new();
+    let mut out: Vec<String> = super::attempts::of_root(analysis, root, language).into_iter().collect();
     if let Some((loss, step, at)) = part.lines.and_then(|lines| last_finite_loss(lines, line)) {
         let values =
             [("loss", loss.to_string()), ("step", step.map_or_else(String::new, |step| step.to_string())), ("place", place(part, at))];
@@ -208,6 +222,14 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
     }
     if let Some(divergence) = analysis.story.onset.filter(|onset| onset.finding == root).and_then(|onset| onset.divergence) {
         out.push(super::divergence_sentence(&divergence, &place(part, divergence.line), language));
+    }
+    let ended = analysis.story.attempts.iter().enumerate().filter_map(|(nth, attempt)| Some((nth, attempt.root.filter(|&r| r != root)?)));
+    for (nth, other) in ended.take(MOST_ATTEMPTS) {
+        let other = &analysis.findings[other];
+        if other.rule != analysis.findings[root].rule {
+            let values = [("nth", (nth + 1).to_string()), ("title", other.title.to_string()), ("place", place(part, other.span.line))];
+            out.push(fill(language, "post.attempt-ended", &values));
+        }
     }
     let earlier = |f: &Finding| f.span.line < line && f.severity != Severity::Error;
     let leads = || analysis.story.groups.iter().map(|group| group.lead).filter(|&lead| lead != root);

@@ -4,10 +4,10 @@ use std::cell::OnceCell;
 
 use super::divergence::{self, Divergence, Quantity, Sample};
 use super::finding::Finding;
-use super::progress::{self, Progress};
-use super::story::{Onset, Story, is_non_finite};
+use super::groups::is_non_finite;
+use super::progress::{Progress, Steps};
+use super::story::{Onset, Story};
 use super::vocabulary::Cause;
-use crate::text::Lines;
 
 /// Lines searched above a non-finite value for the last finite one.
 const ONSET_LINES: usize = 2000;
@@ -19,15 +19,15 @@ const LAST_STEP_LINES: usize = 400;
 pub(super) const STEPS_ONWARD: usize = 3;
 
 /// Do step lines with finite losses and rising steps follow line `after`?
-pub(super) fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
-    let last = lines.count().min(after + 1 + AFTER_LINES).min(until);
+pub(super) fn went_on(steps: &Steps<'_>, after: usize, until: usize) -> bool {
+    let last = steps.count().min(after + 1 + AFTER_LINES).min(until);
     // Looked for only when a step below asks for it.
     let before = OnceCell::new();
-    let step_before = || *before.get_or_init(|| (after.saturating_sub(64)..=after).rev().find_map(|i| progress::of_line(lines, i)?.step));
+    let step_before = || *before.get_or_init(|| (after.saturating_sub(64)..=after).rev().find_map(|i| steps.at(i)?.step));
     let mut seen: Vec<u64> = Vec::new();
     let mut with_loss = 0;
     for i in after + 1..last {
-        let Some(now) = progress::of_line(lines, i) else { continue };
+        let Some(now) = steps.at(i) else { continue };
         match now {
             Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
             Progress { loss: Some(_), step: None, .. } => with_loss += 1,
@@ -47,42 +47,42 @@ pub(super) fn went_on(lines: &dyn Lines, after: usize, until: usize) -> bool {
 }
 
 /// The last step that was reported, and its line.
-pub(super) fn last_step(lines: &dyn Lines) -> Option<(u64, usize)> {
-    let count = lines.count();
-    (count.saturating_sub(LAST_STEP_LINES)..count).rev().find_map(|i| Some((progress::of_line(lines, i)?.step?, i)))
+pub(super) fn last_step(steps: &Steps<'_>) -> Option<(u64, usize)> {
+    let count = steps.count();
+    (count.saturating_sub(LAST_STEP_LINES)..count).rev().find_map(|i| Some((steps.at(i)?.step?, i)))
 }
 
 /// Finds the first non-finite value and the last finite one above it.
-pub(super) fn onset(findings: &mut [Finding], story: &Story, lines: &dyn Lines) -> Option<Onset> {
+pub(super) fn onset(findings: &mut [Finding], story: &Story, steps: &Steps<'_>) -> Option<Onset> {
     let group = story.groups.iter().find(|group| !group.went_on && is_non_finite(&findings[group.lead]))?;
     let finding = group.lead;
     let line = findings[finding].span.line;
-    let step = findings[finding].step.or_else(|| progress::of_line(lines, line)?.step);
+    let step = findings[finding].step.or_else(|| steps.at(line)?.step);
     let last = (line.saturating_sub(ONSET_LINES)..line).rev().find_map(|i| {
-        let progress = progress::of_line(lines, i)?;
+        let progress = steps.at(i)?;
         progress.loss.is_some_and(f64::is_finite).then_some((i, progress.step))
     });
     // Step lines only (two exceptions of one run tell nothing about its past), not from the first step on, and not where
     // the loss itself was still finite.
-    let reported = group.members.iter().any(|&i| progress::of_line(lines, findings[i].span.line).is_some() || findings[i].step.is_some());
+    let reported = group.members.iter().any(|&i| steps.at(findings[i].span.line).is_some() || findings[i].step.is_some());
     let inside = reported
         && step.is_none_or(|step| step > 1)
-        && progress::of_line(lines, line).and_then(|progress| progress.loss).is_none_or(|loss| !loss.is_finite());
+        && steps.at(line).and_then(|progress| progress.loss).is_none_or(|loss| !loss.is_finite());
     let first = &mut findings[finding];
     first.step = step;
     if last.is_none() && inside && first.cause == Cause::NanOnset && group.members.len() > 1 && line == 0 {
         // The log begins inside the event: the onset is above what is seen.
         first.cause = Cause::NanOngoing;
     }
-    let divergence = last.and_then(|(last, _)| divergence_up_to(lines, last));
+    let divergence = last.and_then(|(last, _)| divergence_up_to(steps, last));
     Some(Onset { finding, last_finite_line: last.map(|l| l.0), last_finite_step: last.and_then(|l| l.1), step, divergence })
 }
 
 /// Where loss or gradient norm left its band before the line of the last finite loss; of two, the earlier one.
-fn divergence_up_to(lines: &dyn Lines, last: usize) -> Option<Divergence> {
+fn divergence_up_to(steps: &Steps<'_>, last: usize) -> Option<Divergence> {
     let (mut losses, mut norms) = (Vec::new(), Vec::new());
     for line in last.saturating_sub(ONSET_LINES)..=last {
-        let Some(now) = progress::of_line(lines, line) else { continue };
+        let Some(now) = steps.at(line) else { continue };
         let sample = |value: f64| Sample { line, step: now.step, value };
         losses.extend(now.loss.filter(|loss| loss.is_finite()).map(sample));
         norms.extend(now.grad_norm.filter(|norm| norm.is_finite()).map(sample));

@@ -1,16 +1,22 @@
 //! Reading logs: what each line says, and the story of the run.
 
 mod aftermath;
+pub mod attempts;
 pub mod blocks;
 mod build;
+pub mod collectives;
 pub mod divergence;
 pub mod document;
 pub mod finding;
+mod groups;
+mod outcome;
 pub mod progress;
 pub mod record;
+mod root;
 pub mod rules;
 pub mod run;
 pub mod scan;
+pub mod serving;
 pub mod settings;
 pub mod sniff;
 pub mod story;

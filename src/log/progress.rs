@@ -3,6 +3,8 @@
 //! Dialects: Hugging Face Trainer dicts (4.x bare, 5.x quoted), tqdm and Keras bars, Megatron, DeepSpeed, mmengine,
 //! torchtitan, fairseq, plain prints. Read on demand around a finding, so that a healthy line costs nothing.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -113,6 +115,50 @@ pub fn of_line(lines: &dyn Lines, i: usize) -> Option<Progress> {
         return None;
     }
     clean::segments(&raw[start..], start).into_iter().rev().find_map(|segment| read(&record::read(segment).body.text))
+}
+
+/// The step lines of a text, each line read at most once, however many findings ask for it.
+pub struct Steps<'a> {
+    /// The text.
+    pub lines: &'a dyn Lines,
+    known: RefCell<Known>,
+}
+
+/// A bit for each line that was read, and what the few with progress say.
+#[derive(Default)]
+struct Known {
+    read: Vec<u64>,
+    progress: HashMap<usize, Progress>,
+}
+
+impl<'a> Steps<'a> {
+    /// Nothing is read yet.
+    pub fn new(lines: &'a dyn Lines) -> Self {
+        Steps { lines, known: RefCell::default() }
+    }
+
+    /// The progress of line `i`.
+    pub fn at(&self, i: usize) -> Option<Progress> {
+        let mut known = self.known.borrow_mut();
+        let (word, bit) = (i / 64, 1u64 << (i % 64));
+        if known.read.get(word).is_some_and(|bits| bits & bit != 0) {
+            return known.progress.get(&i).copied();
+        }
+        let now = of_line(self.lines, i);
+        if known.read.len() <= word {
+            known.read.resize(word + 1, 0);
+        }
+        known.read[word] |= bit;
+        if let Some(now) = now {
+            known.progress.insert(i, now);
+        }
+        now
+    }
+
+    /// Number of lines of the text.
+    pub fn count(&self) -> usize {
+        self.lines.count()
+    }
 }
 
 #[cfg(test)]

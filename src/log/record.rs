@@ -289,6 +289,15 @@ static QUOTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"^(?:[-*]\s+|[0-9a-f]{7,12}\s+)?(?:\[[\w/ -]{1,24}\]\s*)?(?i:(?:bug|hot)?fix(?:e[ds])?|handle[ds]?|avoid(?:s|ed)?|prevent(?:s|ed)?)[ :(]"#,
         r#"^\|\s*`"#,
         r#"^(?i:if (?:you (?:see|get|encounter|hit|receive|face|run into)|dmesg|the log|your log))\b"#,
+        // cells of an HTML table, a log line sent by hand, tasks set to a model, turns of a chat
+        r#"^<(?:td|th|li|option|h[1-6])\b[^>]*>"#,
+        r#"^logger\s+(?:-\w+\s+[\w.]+\s+)*["']"#,
+        r#"^(?:Explain|Translate|Summari[sz]e|Classify|Paraphrase)\b[^:]{0,60}[:\s]"#,
+        r#"^\[(?:prompt|response|ground_truth|question|answer|user|assistant)\]"#,
+        r#"^(?:User|Human|Assistant): |^<[a-z][\w-]{0,30}> "#,
+        // Chinese: a question with its answer, "if you meet ..."
+        r#"^(?:Q|A|问|答|问题|回答)\d*\s*："#,
+        r#"(?:如果|若|如遇|倘若).{0,60}[`“「]"#,
         r#"(?i)^.{0,200}\b(?:what does|how (?:do|can|could|should|to)(?: I| we| you| one)? (?:fix|avoid|solve|debug|handle|prevent|resolve|interpret))\s.{0,20}["'`]"#,
     ];
     Regex::new(&ascii(&forms.map(|form| format!("(?:{form})")).join("|"), true)).ok()
@@ -414,6 +423,11 @@ mod tests {
         assert!(!echo(&["  File \"a.py\", line 3, in f", "Segmentation fault (core dumped)"]));
         assert!(echo(&["File \"a.py\", line 3, in f", "work = group.broadcast([tensor], opts)"]));
         assert!(!echo(&["Killed"]));
+        assert!(echo(&["logger -t kernel \"NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus\""]));
+        assert!(echo(&["<td>NVRM: Xid (PCI:0000:04:00): 48, DBE</td>"]));
+        assert!(echo(&["[prompt] Why is there no space left on device?"]));
+        assert!(echo(&["如果遇到 `CUDA error: no kernel image is available`，请重新编译。"]));
+        assert!(!echo(&["报错RuntimeError: CUDA error: an illegal memory access was encountered"]));
         assert!(!echo(&["  File \"train.py\", line 20 in <module>", "Segmentation fault (core dumped)"]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "slurmstepd: error: Detected 1 oom_kill event in StepId=4.0."]));
         assert!(!echo(&["  File \"a.py\", line 3, in f", "torch.cuda.OutOfMemoryError: CUDA out of memory."]));

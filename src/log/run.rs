@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-use super::story;
+use super::root;
 use super::uncaught;
 use super::vocabulary::{Role, Severity};
 use super::{Analysis, Finding};
@@ -95,7 +95,7 @@ fn root(parts: &[Part]) -> Option<Place> {
     let of = |place: Place| &parts[place.part].analysis.findings[place.finding];
     let mut best: Option<Place> = None;
     for place in roots() {
-        if best.is_none_or(|now| story::explains_better(of(place), of(now)) || is_earlier(of(place), of(now))) {
+        if best.is_none_or(|now| root::explains_better(of(place), of(now)) || is_earlier(of(place), of(now))) {
             best = Some(place);
         }
     }

@@ -22,6 +22,23 @@ pub fn looks_like_log(name: &str, language: &str, head: &str) -> bool {
     (claims || unclaimed) && !is_document(head)
 }
 
+/// Is this line a heading of a bug report? Such a text is Markdown around a pasted log, and the log is a real one.
+fn heads_bug_report(line: &str) -> bool {
+    const HEADINGS: [&str; 8] = [
+        "describe the bug",
+        "to reproduce",
+        "expected behavi",
+        "your current environment",
+        "relevant log",
+        "error log",
+        "what happened",
+        "system info",
+    ];
+    let Some(heading) = line.strip_prefix('#') else { return false };
+    let heading = heading.trim_start_matches(['#', ' ', '*']).to_lowercase();
+    HEADINGS.iter().any(|start| heading.starts_with(start))
+}
+
 /// Is the beginning of a text source code, Markdown or a JSON document?
 pub fn is_document(head: &str) -> bool {
     let lines: Vec<&str> = head.lines().take(HEAD_LINES).map(str::trim_end).filter(|line| !line.trim().is_empty()).collect();
@@ -39,7 +56,7 @@ pub fn is_document(head: &str) -> bool {
         return true;
     }
     // Some programs write their error report in Markdown; it is the log of a failure all the same.
-    let report = first.starts_with("# ") && first.contains("Error Report");
+    let report = first.starts_with("# ") && first.contains("Error Report") || lines.iter().any(|line| heads_bug_report(line));
     let headings = count(&|line| ["# ", "## ", "### "].iter().any(|mark| line.starts_with(mark)));
     let fences = count(&|line| line.starts_with("```"));
     if !report && headings > 0 && (fences >= 2 || headings >= 3 && share(headings, 0.03)) && first.starts_with(['#', '<', '[', '-', '`']) {
@@ -96,6 +113,7 @@ mod tests {
         assert!(!is_document(
             "# ComfyUI Error Report\n## Error Details\n- **Node Type:** KSampler\n## Stack Trace\n```\n  File \"a.py\"\n```\n"
         ));
+        assert!(!is_document("### Describe the bug\n\nIt dies.\n\n### Logs\n```shell\nRuntimeError: x\n```\n\n### System Info\n- torch\n"));
         assert!(!is_document("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\n    return x\nValueError: x\n"));
         assert!(!is_document("{\"loss\": 1.0}\n{\"loss\": 2.0}\n"));
         assert!(!is_document("{'loss': 2.0}\n"));

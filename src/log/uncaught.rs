@@ -4,7 +4,7 @@
 //! a launcher's summary it is what ended its process, unless step lines follow it or it is itself such a symptom.
 
 use super::finding::Finding;
-use super::story::Story;
+use super::story::{Group, Story};
 use super::vocabulary::{Cause, Kind, Role, Severity};
 
 /// Precedence from which a finding is no cause of its own: network errors, timeouts, follow-ups.
@@ -31,27 +31,37 @@ const SYMPTOMS: [&str; 17] = [
     "LocalWorkerDiedError",
 ];
 
-/// The exception that explains the others, if one does.
-pub(super) fn cause(findings: &[Finding], story: &Story) -> Option<usize> {
-    if story.root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) || !has_symptom(findings, story) {
+/// The exception that explains the others of an attempt, if one does. `root` is what explains them without exceptions.
+pub(super) fn cause(findings: &[Finding], story: &Story, attempt: usize, root: Option<usize>) -> Option<usize> {
+    if root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) {
         return None;
     }
-    candidate(findings, story)
+    // What was started again had ended.
+    let was_restarted = attempt + 1 < story.attempts.len();
+    if !was_restarted && !story.groups.iter().any(|group| group.attempt == attempt && is_end(&findings[group.lead])) {
+        return None;
+    }
+    first(findings, story.groups.iter().filter(|group| group.attempt == attempt))
 }
 
 /// Does anything say that a process ended, and nothing why?
 pub(super) fn has_symptom(findings: &[Finding], story: &Story) -> bool {
-    story.groups.iter().any(|group| {
-        let lead = &findings[group.lead];
-        let launcher = lead.kind == Kind::Launch && matches!(lead.role, Role::Consequence | Role::Confirmation);
-        launcher || (lead.precedence >= SYMPTOMS_FROM && lead.severity != Severity::Info && !is_exception(lead))
-    })
+    story.groups.iter().any(|group| is_end(&findings[group.lead]))
 }
 
 /// The first exception that no step lines follow and that is no symptom itself.
 pub(super) fn candidate(findings: &[Finding], story: &Story) -> Option<usize> {
-    let groups = story.groups.iter().filter(|group| !group.went_on && is_exception(&findings[group.lead]));
-    groups.map(|group| group.lead).find(|&lead| !is_symptom(&findings[lead]))
+    first(findings, story.groups.iter())
+}
+
+fn first<'s>(findings: &[Finding], groups: impl Iterator<Item = &'s Group>) -> Option<usize> {
+    let alone = |group: &&Group| !group.went_on && is_exception(&findings[group.lead]) && !is_symptom(&findings[group.lead]);
+    groups.into_iter().find(alone).map(|group| group.lead)
+}
+
+fn is_end(lead: &Finding) -> bool {
+    let launcher = lead.kind == Kind::Launch && matches!(lead.role, Role::Consequence | Role::Confirmation);
+    launcher || (lead.precedence >= SYMPTOMS_FROM && lead.severity != Severity::Info && !is_exception(lead))
 }
 
 /// Is this an exception that no page of its own explains?

@@ -98,6 +98,22 @@ words! {
 }
 
 words! {
+    /// What became of the run after an event.
+    #[derive(Default)]
+    Outcome {
+        /// It ended the run, or went down with it.
+        Terminal = "terminal",
+        /// It was handled, retried or skipped, or the run was started again.
+        Recovered = "recovered",
+        /// Step lines with finite losses follow.
+        WentOn = "went-on",
+        /// The text does not tell.
+        #[default]
+        Unresolved = "unresolved",
+    }
+}
+
+words! {
     /// Why: one word a cause.
     #[derive(Default)]
     Cause {
@@ -117,6 +133,8 @@ words! {
         HostRam = "host-ram",
         /// `/dev/shm` is full or too small.
         SharedMemory = "shared-memory",
+        /// A file system is full, or a quota is used up.
+        DiskFull = "disk-full",
         /// Page-locked host memory.
         PinnedMemory = "pinned-memory",
         /// Waited too long.

@@ -17,6 +17,7 @@ use super::diagnostics::SOURCE;
 use super::hover;
 use super::state::{Job, Reading, Todo};
 use crate::explain::config::{self, Outcome, View};
+use crate::explain::seen::Card;
 use crate::explain::texts::{Language, text};
 use crate::log::Span;
 use crate::log::vocabulary::Severity;
@@ -206,8 +207,9 @@ fn span(rope: &Rope, bytes: std::ops::Range<usize>) -> Span {
     Span { line: first, start: column(bytes.start, first), end_line: last, end: column(bytes.end, last) }
 }
 
-/// What stands over the file: what it is, what fits, and what to measure against.
-pub fn lens(config: &ConfigReading) -> Vec<CodeLens> {
+/// What stands over the file: what it is, what fits (with a card that the open logs speak of, on that), and what to measure
+/// against.
+pub fn lens(config: &ConfigReading, card: Option<&Card>) -> Vec<CodeLens> {
     let top = Range::new(Position::new(0, 0), Position::new(0, 0));
     let lens = |title: &str, command: &str| CodeLens {
         range: top,
@@ -216,6 +218,8 @@ pub fn lens(config: &ConfigReading) -> Vec<CodeLens> {
     };
     // A command without a name is shown as text that cannot be chosen.
     let mut lenses: Vec<CodeLens> = config.lens.iter().map(|title| lens(title, "")).collect();
+    let fits = config.view.as_ref().zip(card).and_then(|(view, card)| view.fits(card));
+    lenses.extend(fits.iter().map(|title| lens(title, choose::GPU)));
     lenses.extend(config.tasks.iter().map(|title| lens(title, choose::GPU)));
     if !config.tasks.is_empty() {
         lenses.push(lens(text(Language::English, "config.change.gpu"), choose::GPU));

@@ -13,6 +13,7 @@ mod choose;
 mod config;
 mod convert;
 mod diagnostics;
+mod expected;
 mod frame;
 mod hover;
 mod inlay_hints;

@@ -16,6 +16,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 pub async fn publish(client: Client, state: Arc<State>, mut events: UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
         match event {
+            Event::TotalsSeen if state.facts().refreshes_lenses => ask_for_lenses(&client),
+            Event::TotalsSeen => {}
             Event::Read(uri) => read(&client, &state, &uri).await,
             Event::Closed(uri) => client.publish_diagnostics(uri.0, Vec::new(), None).await,
         }
@@ -44,6 +46,14 @@ async fn read(client: &Client, state: &State, uri: &DocumentUri) {
     if missed {
         ask_again(client, &facts);
     }
+}
+
+/// Tells the client to ask for code lenses again; never waits for its answer.
+fn ask_for_lenses(client: &Client) {
+    let client = client.clone();
+    tokio::spawn(async move {
+        let _ = tokio::time::timeout(PATIENCE, client.code_lens_refresh()).await;
+    });
 }
 
 /// Tells the client to ask for diagnostics, hints and lenses again; never waits for its answer.

@@ -258,8 +258,9 @@ impl LanguageServer for Backend {
             return Ok(None);
         };
         let facts = self.state.facts();
+        let workspaces = self.user_rules.workspaces();
         // A config is read once more for the hover; that is no work for this thread.
-        let hover = tokio::task::spawn_blocking(move || hover::hover(&reading, &facts, at.position)).await;
+        let hover = tokio::task::spawn_blocking(move || hover::hover(&reading, &facts, at.position, &workspaces)).await;
         Ok(hover.ok().flatten())
     }
 
@@ -274,7 +275,11 @@ impl LanguageServer for Backend {
         let Some(reading) = self.reading(params.text_document.uri, WAIT).await else {
             return Ok(None);
         };
-        Ok(reading.config.as_ref().map(|config| config::lens(config)))
+        // A card that was chosen is nearer than one that an open log speaks of.
+        let card = self.state.card_seen().filter(|_| reading.settings.choice.gpu.is_none());
+        // Plans of several tasks are no work for this thread.
+        let lens = move || reading.config.as_ref().map(|config| config::lens(config, card.as_ref()));
+        Ok(tokio::task::spawn_blocking(lens).await.ok().flatten())
     }
 
     async fn execute_command(&self, params: ExecuteCommandParams) -> Result<Option<Value>> {

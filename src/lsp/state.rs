@@ -17,6 +17,7 @@ use super::config::ConfigReading;
 use super::convert::{ClientFacts, Diagnostics, DocumentUri};
 use super::reader::Change;
 use super::settings::Settings;
+use crate::explain::seen;
 use crate::gpu::cards::Card;
 use crate::log::rules::Rules;
 use crate::log::{Analysis, LogDocument};
@@ -89,6 +90,8 @@ pub struct Document {
     in_work: bool,
     cancel: Arc<AtomicBool>,
     reading: Option<(u64, Arc<Reading>)>,
+    /// Totals of cards that its memory errors print.
+    totals: Vec<u64>,
     /// Diagnostics of this document were sent that are not empty.
     pub marked: bool,
     /// The client has answers that are no longer true, or none because it took too long: it should ask again.
@@ -130,6 +133,8 @@ pub struct Job {
 pub enum Event {
     /// There is a new reading of this document.
     Read(DocumentUri),
+    /// The totals of cards in the open logs changed.
+    TotalsSeen,
     /// This document was closed while diagnostics of it were shown.
     Closed(DocumentUri),
 }
@@ -276,6 +281,7 @@ impl State {
             in_work: false,
             cancel: Arc::default(),
             reading: None,
+            totals: Vec::new(),
             marked: false,
             missed: false,
             uri: uri.clone(),
@@ -312,6 +318,9 @@ impl State {
             return;
         };
         document.cancel.store(true, Ordering::Relaxed);
+        if !document.totals.is_empty() {
+            self.tell(Event::TotalsSeen);
+        }
         if document.marked {
             self.tell(Event::Closed(document.uri));
         }
@@ -394,6 +403,8 @@ impl State {
     /// Takes back the outcome of a job: the findings so far (`None` when they are lost), and the reading. The reading
     /// of a text that has changed meanwhile is dropped.
     pub fn finish(&self, job: &mut Job, reading: Option<Reading>) {
+        let totals =
+            reading.as_ref().and_then(|reading| reading.analysis.as_ref()).map_or_else(Vec::new, |analysis| seen::totals(analysis));
         let mut inner = self.lock();
         let same = |document: &&mut Document| document.incarnation == job.incarnation;
         let Some(document) = inner.documents.get_mut(&job.uri.key()).filter(same) else {
@@ -407,10 +418,21 @@ impl State {
             && let Some(reading) = reading
         {
             document.reading = Some((job.revision, Arc::new(reading)));
+            let other = document.totals != totals;
+            document.totals = totals;
             drop(inner);
+            if other {
+                self.tell(Event::TotalsSeen);
+            }
             self.tell(Event::Read(job.uri.clone()));
             self.readings.send_modify(|count| *count += 1);
         }
+    }
+
+    /// The card whose totals the open logs print; none where they speak of different ones.
+    pub fn card_seen(&self) -> Option<seen::Card> {
+        let totals: Vec<u64> = self.lock().documents.values().flat_map(|document| &document.totals).copied().collect();
+        seen::card(&totals)
     }
 
     /// Whether the text of a job is still the document's.

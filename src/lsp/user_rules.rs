@@ -34,6 +34,11 @@ impl UserRules {
         *self.workspaces.lock().unwrap_or_else(PoisonError::into_inner) = folders;
     }
 
+    /// The folders of the workspace.
+    pub fn workspaces(&self) -> Vec<PathBuf> {
+        self.workspaces.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Adds and removes folders of the workspace.
     pub fn change_workspaces(&self, added: Vec<PathBuf>, removed: &[PathBuf]) {
         let mut folders = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 //! Memory is what the runtime reports for one card; it is never added up over cards.
 
 use super::Model;
-use super::plan;
+use super::plan::{self, Plan};
 use super::training::{Engine, Phase, Setup, SetupError, Task, states};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -39,13 +39,7 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Result<Fit, SetupError> 
     let plan = plan::of(model, setup)?;
     let usable = usable(setup, memory);
     let headroom = i64::try_from(i128::from(usable) - i128::from(plan.total)).unwrap_or(i64::MIN);
-    let verdict = if plan.total > usable {
-        Verdict::TooLarge
-    } else if setup.task != Task::Inference && plan.allocated as f64 * 1.1 + 0.6 * GIB > usable as f64 {
-        Verdict::Tight
-    } else {
-        Verdict::Fits
-    };
+    let verdict = verdict(&plan, setup, memory);
     let inference = setup.task == Task::Inference;
     let held = states::weights(model, setup);
     let passes = |change: &dyn Fn(&mut Setup)| -> bool {
@@ -65,6 +59,18 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Result<Fit, SetupError> 
         max_context: largest(1 << 24, |value| passes(&|other| other.seq = value)),
         max_concurrency: inference.then(|| largest(1_000_000, |value| passes(&|other| other.concurrency = value))),
     })
+}
+
+/// The verdict alone: it costs no search.
+pub fn verdict(plan: &Plan, setup: &Setup, memory: u64) -> Verdict {
+    let usable = usable(setup, memory);
+    if plan.total > usable {
+        Verdict::TooLarge
+    } else if setup.task != Task::Inference && plan.allocated as f64 * 1.1 + 0.6 * GIB > usable as f64 {
+        Verdict::Tight
+    } else {
+        Verdict::Fits
+    }
 }
 
 /// The total alone, without its range, for a search.

@@ -32,10 +32,36 @@ pub enum Type {
     Q5K,
     /// 6 bits, blocks of 256.
     Q6K,
+    /// 4 bits with minimum, blocks of 32.
+    Q4_1,
+    /// 4 bits from a table, blocks of 32.
+    Iq4Nl,
+    /// 4 bits from a table, blocks of 256.
+    Iq4Xs,
+    /// 3.4 bits from a grid.
+    Iq3S,
+    /// 3.1 bits from a grid.
+    Iq3Xxs,
+    /// 2.6 bits from a grid.
+    Iq2S,
+    /// 2.3 bits from a grid.
+    Iq2Xs,
+    /// 2.1 bits from a grid.
+    Iq2Xxs,
+    /// 1.8 bits from a grid.
+    Iq1M,
+    /// 1.6 bits from a grid.
+    Iq1S,
+    /// Ternary, 1.7 bits.
+    Tq1,
+    /// Ternary, 2.1 bits.
+    Tq2,
+    /// 4-bit floats, blocks of 32.
+    Mxfp4,
 }
 
 impl Type {
-    /// Weights and bytes of a block.
+    /// Weights and bytes of a block, with scales.
     pub fn block(self) -> (u64, u64) {
         match self {
             Type::F32 => (1, 4),
@@ -49,6 +75,19 @@ impl Type {
             Type::Q4K => (256, 144),
             Type::Q5K => (256, 176),
             Type::Q6K => (256, 210),
+            Type::Q4_1 => (32, 20),
+            Type::Iq4Nl => (32, 18),
+            Type::Iq4Xs => (256, 136),
+            Type::Iq3S => (256, 110),
+            Type::Iq3Xxs => (256, 98),
+            Type::Iq2S => (256, 82),
+            Type::Iq2Xs => (256, 74),
+            Type::Iq2Xxs => (256, 66),
+            Type::Iq1M => (256, 56),
+            Type::Iq1S => (256, 50),
+            Type::Tq1 => (256, 54),
+            Type::Tq2 => (256, 66),
+            Type::Mxfp4 => (32, 17),
         }
     }
 
@@ -59,7 +98,10 @@ impl Type {
             return u128::from(rows).saturating_mul(u128::from(columns / weights)).saturating_mul(u128::from(bytes));
         }
         match self {
-            Type::Q2K | Type::Q3K => Type::Q4_0.bytes(rows, columns),
+            Type::Iq4Xs | Type::Iq3S | Type::Iq3Xxs | Type::Iq2S | Type::Iq2Xs | Type::Iq2Xxs | Type::Iq1M | Type::Iq1S => {
+                Type::Iq4Nl.bytes(rows, columns)
+            }
+            Type::Q2K | Type::Q3K | Type::Tq1 | Type::Tq2 => Type::Q4_0.bytes(rows, columns),
             Type::Q4K => Type::Q5_0.bytes(rows, columns),
             Type::Q5K => Type::Q5_1.bytes(rows, columns),
             Type::Q6K => Type::Q8_0.bytes(rows, columns),
@@ -75,8 +117,16 @@ pub enum Mix {
     Plain(Type),
     /// Mostly 2 bits.
     Q2K,
+    /// 3 bits, few exceptions.
+    Q3KS,
     /// Mostly 3 bits.
     Q3KM,
+    /// 3 bits, 5 where it matters.
+    Q3KL,
+    /// 5 bits, no exceptions but the head.
+    Q5KS,
+    /// 4 bits from a table; 5 for values where heads share them.
+    Iq4Xs,
     /// 4 bits, few exceptions.
     Q4KS,
     /// 4 bits, 6 where it matters.
@@ -96,7 +146,17 @@ impl Mix {
             "Q8_0" => Mix::Plain(Type::Q8_0),
             "Q6_K" => Mix::Plain(Type::Q6K),
             "Q2_K" => Mix::Q2K,
-            "Q3_K_M" => Mix::Q3KM,
+            "Q4_1" => Mix::Plain(Type::Q4_1),
+            "Q5_1" => Mix::Plain(Type::Q5_1),
+            "IQ4_NL" => Mix::Plain(Type::Iq4Nl),
+            "IQ4_XS" => Mix::Iq4Xs,
+            "MXFP4" | "MXFP4_MOE" => Mix::Plain(Type::Mxfp4),
+            "TQ1_0" => Mix::Plain(Type::Tq1),
+            "TQ2_0" => Mix::Plain(Type::Tq2),
+            "Q3_K_S" => Mix::Q3KS,
+            "Q3_K_L" => Mix::Q3KL,
+            "Q5_K_S" => Mix::Q5KS,
+            "Q3_K_M" | "Q3_K" => Mix::Q3KM,
             "Q4_K_S" => Mix::Q4KS,
             "Q4_K_M" | "Q4_K" => Mix::Q4KM,
             "Q5_K_M" | "Q5_K" => Mix::Q5KM,
@@ -109,7 +169,9 @@ impl Mix {
         if let Mix::Plain(one) = self {
             return match (one, tensor.role) {
                 // The head keeps 6 bits beside 4 and 5.
-                (Type::Q4_0 | Type::Q5_0, Role::Head) => Type::Q6K,
+                (Type::Q8_0 | Type::F16 | Type::F32 | Type::Q6K, _) => one,
+                (Type::Mxfp4, role) if role != Role::Expert => Type::Q8_0,
+                (_, Role::Head) => Type::Q6K,
                 _ => one,
             };
         }
@@ -126,6 +188,13 @@ impl Mix {
             Mix::Q2K if value => Type::Q4K,
             Mix::Q2K if down || output => Type::Q3K,
             Mix::Q2K => Type::Q2K,
+            Mix::Q3KS => Type::Q3K,
+            Mix::Q3KL if value || down || output => Type::Q5K,
+            Mix::Q3KL => Type::Q3K,
+            Mix::Q5KS => Type::Q5K,
+            Mix::Iq4Xs if value => Type::Q5K,
+            Mix::Iq4Xs if down && index < eighth => Type::Q5K,
+            Mix::Iq4Xs => Type::Iq4Xs,
             Mix::Q3KM if value => Type::Q5K,
             Mix::Q3KM if down && index < layers / 16 => Type::Q5K,
             Mix::Q3KM if output || (down && more) => Type::Q4K,
@@ -189,5 +258,10 @@ mod tests {
         assert!((gib(Mix::Q5KM) - 5.73).abs() < 0.03, "{}", gib(Mix::Q5KM));
         assert!((gib(Mix::Plain(Type::Q6K)) - 6.60).abs() < 0.03);
         assert!((gib(Mix::Plain(Type::Q8_0)) - 8.54).abs() < 0.03);
+        // And 3.66 GB in Q3_K_S, 4.32 in Q3_K_L, 5.60 in Q5_K_S, 4.45 in IQ4_XS, 4.66 in Q4_0.
+        for (name, published) in [("Q3_K_S", 3.66), ("Q3_K_L", 4.32), ("Q5_K_S", 5.60), ("IQ4_XS", 4.45), ("Q4_0", 4.66)] {
+            let size = gib(Mix::parse(name).unwrap());
+            assert!((size - published).abs() < 0.04, "{name}: {size}");
+        }
     }
 }

@@ -4,18 +4,21 @@
 //! run printed. What is not known is a range, an assumption that is named, or no plan: then only the weights and the
 //! states of the parameters are given. Never a number that hides an open question.
 
+mod candidates;
 mod run;
+mod states;
 mod words;
 
-use crate::log::settings::{RunSettings, Setting, Told};
-use crate::log::verdict::DeviceOom;
-use crate::model::config::Section;
-use crate::model::documents::{Document, recognise};
+use crate::log::settings::{self, RunSettings, Setting, Told};
+use crate::log::verdict::{DeviceOom, Verdict};
+use crate::log::{Analysis, Finding};
 use crate::model::plan::{self, Plan};
 use crate::model::quantization::Dtype;
-use crate::model::training::{Setup, Task, states};
-use crate::model::{self, Model, fit, json};
+use crate::model::training::{self, Setup, Task};
+use crate::model::{Model, fit};
+use crate::text::Lines;
 
+pub use candidates::is_model;
 pub use run::{Fact, Run};
 pub use words::{lines, markdown};
 
@@ -36,7 +39,7 @@ pub enum Origin {
     /// A file of this name lies beside the log.
     Beside(String),
     /// The user named the file.
-    Named(String),
+    Named,
 }
 
 /// A config that was found outside the log.
@@ -79,6 +82,8 @@ pub struct Whole {
     pub allocated: Part,
     /// What the card must hold.
     pub total: Part,
+    /// The total in the middle of its range, where nothing is open.
+    pub middle: Option<u64>,
     /// The largest term, where it is the same for all open settings.
     pub largest: Option<&'static str>,
     /// Whether it fits the card.
@@ -129,9 +134,9 @@ pub struct Expected {
 
 /// What is expected of the run that failed with this account. `candidates` are configs found outside the log; they count
 /// when the run printed none. None where no config, or more than one model, is in question.
-pub fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ranks: Option<u64>) -> Option<Expected> {
-    let (origin, model) = model_of(settings, candidates)?;
-    if run::contradicts(settings, &model) {
+fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ranks: Option<u64>) -> Option<Expected> {
+    let (origin, model) = candidates::model_of(settings, candidates)?;
+    if candidates::contradicts(settings, &model) || origin != Origin::Named && !candidates::stands_alone(settings, &model) {
         return None;
     }
     let run = run::of(settings, &model, ranks);
@@ -156,95 +161,39 @@ pub fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ran
     })
 }
 
-/// The one model that is in question.
-fn model_of(settings: &RunSettings, candidates: &[Candidate]) -> Option<(Origin, Model)> {
-    let named = candidates.iter().find(|candidate| matches!(candidate.origin, Origin::Named(_)));
-    if let Some(named) = named {
-        return Some((named.origin.clone(), model::read(&named.text).ok()?));
-    }
-    let printed: Vec<(usize, Model)> = settings.configs.iter().filter_map(|told| Some((told.line, read_model(&told.value)?))).collect();
-    if let Some(((line, first), rest)) = printed.split_first() {
-        // Two models in one run (a reward model, a teacher) share the card; a plan of one of them would explain nothing.
-        return rest.iter().all(|(_, other)| same(first, other)).then(|| (Origin::Printed(*line), first.clone()));
-    }
-    if let Some((line, text)) = from_arguments(settings) {
-        return Some((Origin::Arguments(line), model::read(&text).ok()?));
-    }
-    let mut found = candidates.iter().filter_map(|candidate| Some((candidate.origin.clone(), read_model(&candidate.text)?)));
-    let first = found.next()?;
-    found.all(|(_, other)| same(&first.1, &other)).then_some(first)
-}
-
-/// The model of a text that is a model's config.
-fn read_model(text: &str) -> Option<Model> {
-    let node = json::parse(text).ok()?;
-    let root = Section::new(&node);
-    matches!(recognise(root), Document::ModelConfig | Document::OriginalParams).then(|| model::from_section(root).ok())?
-}
-
-/// Whether a text is the config of a model.
-pub fn is_model(text: &str) -> bool {
-    read_model(text).is_some()
-}
-
-fn same(a: &Model, b: &Model) -> bool {
-    (a.total(), &a.model_type, a.dimensions.layers) == (b.total(), &b.model_type, b.dimensions.layers)
-}
-
-/// A config from Megatron's arguments, for the two shapes that they describe wholly.
-fn from_arguments(settings: &RunSettings) -> Option<(usize, String)> {
-    let get = |name: &str| settings.arguments.get(name).map(|told| told.value.as_str());
-    let number = |name: &str| get(name)?.parse::<u64>().ok();
-    let line = settings.arguments.get("num_layers")?.line;
-    settings.arguments.get("tensor_model_parallel_size")?;
-    if get("num_experts").is_some_and(|experts| experts != "None") || get("multi_latent_attention") == Some("True") {
-        return None;
-    }
-    let (layers, hidden, heads) = (number("num_layers")?, number("hidden_size")?, number("num_attention_heads")?);
-    let (vocab, wide) = (number("padded_vocab_size")?, number("ffn_hidden_size")?);
-    let tied = get("untie_embeddings_and_output_weights") == Some("False");
-    if get("swiglu") == Some("True") && get("normalization") == Some("RMSNorm") {
-        let groups = if get("group_query_attention") == Some("True") { number("num_query_groups")? } else { heads };
-        let width = number("kv_channels").unwrap_or(hidden / heads.max(1));
-        let text = object(&[
-            ("hidden_size", hidden),
-            ("num_hidden_layers", layers),
-            ("num_attention_heads", heads),
-            ("num_key_value_heads", groups),
-            ("head_dim", width),
-            ("intermediate_size", wide),
-            ("vocab_size", vocab),
-        ]);
-        return Some((line, format!("{{\"model_type\": \"llama\", \"tie_word_embeddings\": {tied}, {text}}}")));
-    }
-    (get("position_embedding_type") == Some("learned_absolute") && get("swiglu") == Some("False") && tied).then(|| {
-        let positions = number("max_position_embeddings").unwrap_or(1024);
-        let text = object(&[
-            ("n_embd", hidden),
-            ("n_layer", layers),
-            ("n_head", heads),
-            ("n_inner", wide),
-            ("n_positions", positions),
-            ("vocab_size", vocab),
-        ]);
-        (line, format!("{{\"model_type\": \"gpt2\", {text}}}"))
-    })
-}
-
-fn object(members: &[(&str, u64)]) -> String {
-    members.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect::<Vec<_>>().join(", ")
+/// What is expected of the run whose device out-of-memory error a finding is; none for other findings.
+///
+/// `named` is the config that the user named; it comes before all others. `beside` finds those beside the log, and is
+/// asked when the run printed none.
+pub fn of_finding(
+    analysis: &Analysis,
+    finding: &Finding,
+    lines: &dyn Lines,
+    named: Option<&Candidate>,
+    beside: &dyn Fn() -> Vec<Candidate>,
+) -> Option<Expected> {
+    let Some(Verdict::DeviceOom(oom)) = &finding.verdict else { return None };
+    let settings = settings::read(lines, finding.span.line);
+    // Several ranks write into this log: at least so many take part.
+    let ranks = analysis.story.groups.iter().filter_map(|group| group.ranks.last()).max().map(|last| u64::from(*last) + 1);
+    let candidates = match named {
+        Some(named) => vec![named.clone()],
+        None if settings.configs.is_empty() => beside(),
+        None => Vec::new(),
+    };
+    of(&settings, &candidates, oom, ranks)
 }
 
 /// Name of the dtype of the weights, their bytes on one GPU, and whether the run itself said the dtype.
 fn held(model: &Model, settings: &RunSettings, run: &Run) -> (&'static str, u64, bool) {
     if let Some(setup) = run.setups.first() {
-        let bytes = states::weights(model, setup).0 / (setup.tensor_parallel * setup.pipeline_parallel) as f64;
+        let bytes = training::states::weights(model, setup).0 / (setup.tensor_parallel * setup.pipeline_parallel) as f64;
         let dtype = setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16);
         let name = match (&model.quantization, setup.task) {
             (Some(_), _) => "as stored",
             (None, Task::Qlora) => "4 bits",
             (None, Task::Inference) => dtype.name(),
-            _ if states::base_bytes(setup) == 4.0 => "float32",
+            _ if training::states::base_bytes(setup) == 4.0 => "float32",
             _ => "16 bits",
         };
         return (name, bytes as u64, run.has_dtype);
@@ -253,7 +202,7 @@ fn held(model: &Model, settings: &RunSettings, run: &Run) -> (&'static str, u64,
     let mut setup = Setup::new(Task::Inference);
     setup.dtype = told.filter(|_| model.quantization.is_none());
     let name = if model.quantization.is_some() { "as stored" } else { setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16).name() };
-    (name, states::weights(model, &setup).0 as u64, setup.dtype.is_some())
+    (name, training::states::weights(model, &setup).0 as u64, setup.dtype.is_some())
 }
 
 fn whole(model: &Model, plans: &[(&Setup, Plan)], card: Option<u64>) -> Whole {
@@ -291,7 +240,8 @@ fn whole(model: &Model, plans: &[(&Setup, Plan)], card: Option<u64>) -> Whole {
         [(setup, _)] if setup.task != Task::Inference => card.and_then(|card| Some(fit::of(model, setup, card).ok()?.max_batch)),
         _ => None,
     };
-    Whole { parts, allocated, total, largest, fits, max_batch }
+    let middle = if let [(_, plan)] = plans { Some(plan.total) } else { None };
+    Whole { parts, allocated, total, middle, largest, fits, max_batch }
 }
 
 /// Weights, and the other states of the parameters where the task is known: they hang on neither batch nor length.
@@ -334,10 +284,107 @@ fn copies(run: &Run, settings: &RunSettings, (name, weights, known): (&str, u64,
     let allocated = allocated?;
     let twice = weights.checked_mul(2)?;
     // A training step holds gradients and states, which may come to the same.
-    let loading = settings.training.is_none() && run.task.is_none_or(|task| task == Task::Inference);
+    // A server's cache may come to the same by chance.
+    let loading = settings.engine.is_none() && settings.training.is_none() && run.task.is_none_or(|task| task == Task::Inference);
     if !loading || weights < LEAST_COPIED || (allocated as f64 / twice as f64 - 1.0).abs() > COPIES {
         return None;
     }
     let narrow = matches!(name, "bfloat16" | "float16");
     Some(if known || !narrow { Copies::Two } else { Copies::TwoOrWide })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::StrLines;
+
+    const CONFIG: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "vocab_size": 32000, "torch_dtype": "bfloat16", "tie_word_embeddings": false}"#;
+    const GIB: f64 = (1u64 << 30) as f64;
+
+    fn told(log: &str, allocated: f64, total: f64) -> Option<Expected> {
+        let settings = settings::read(&StrLines::new(log), usize::MAX);
+        let bytes = |gib: f64| Some((gib * GIB) as u64);
+        let oom = DeviceOom { total: bytes(total), allocated: bytes(allocated), ..DeviceOom::default() };
+        of(&settings, &[Candidate { origin: Origin::Beside("config.json".to_owned()), text: CONFIG.to_owned() }], &oom, None)
+    }
+
+    #[test]
+    fn counts_that_contradict_take_the_config_away() {
+        assert!(told("Number of trainable parameters = 6,738,415,616\n", 70.0, 79.25).is_some());
+        assert_eq!(told("Number of trainable parameters = 13,015,864,320\n", 70.0, 79.25), None);
+        assert_eq!(told("trainable params: 4,194,304 || all params: 13,020,058,624 || trainable%: 0.03\n", 70.0, 79.25), None);
+    }
+
+    #[test]
+    fn a_thin_log_gives_states_alone() {
+        let only = told("***** Running training *****\nNumber of trainable parameters = 6,738,415,616\n", 20.0, 23.64).unwrap();
+        assert!(only.whole.is_none() && only.run.task == Some(Task::Full) && only.states.len() == 3);
+        // 32 or 16 bits: the log leaves it open.
+        assert_eq!(only.states[0].high, 2 * only.states[0].low);
+        let nothing = told("step 1\n", 3.0, 23.64).unwrap();
+        assert_eq!((nothing.run.missing.as_slice(), nothing.states.len()), (["task"].as_slice(), 1));
+    }
+
+    #[test]
+    fn what_the_plan_does_not_know_is_said() {
+        let missing = |log: &str| told(log, 20.0, 79.25).unwrap().run.missing;
+        assert_eq!(missing("per_device_train_batch_size=4,\nzero_optimization_stage ...... 3\n"), ["gpus"]);
+        assert_eq!(missing("per_device_train_batch_size=4,\noptim=lomo,\n"), ["optimizer"]);
+        assert_eq!(missing("per_device_train_batch_size=4,\nInitializing an LLM engine (v0.6) with config: model='x'\n"), ["both"]);
+        assert_eq!(missing("Number of trainable parameters = 500,000,000\n"), ["frozen"]);
+    }
+
+    #[test]
+    fn a_whole_plan_has_a_range_and_a_largest_term() {
+        let log = "per_device_train_batch_size=1,\nbf16=True,\ngradient_checkpointing=True,\ncutoff_len: 1024\nunder default dtype torch.bfloat16.\n";
+        let plan = told(log, 50.0, 79.25).unwrap().whole.unwrap();
+        assert_eq!((plan.largest, plan.fits), (Some("optimiser states"), Some(Fits::Yes)));
+        assert!(plan.total.low < plan.allocated.high && plan.allocated.high < plan.total.high);
+        let sharded = format!("{log}zero_optimization_stage ...... 3\n  world_size ................... 8\n");
+        let sharded = told(&sharded, 50.0, 79.25).unwrap().whole.unwrap();
+        assert!(sharded.total.high < plan.total.high / 2);
+    }
+
+    #[test]
+    fn two_copies_are_named_only_without_training() {
+        let weights = 6_738_415_616.0 * 2.0 / GIB;
+        assert_eq!(told("Loading checkpoint shards\n", 2.0 * weights, 31.4).unwrap().copies, Some(Copies::TwoOrWide));
+        assert_eq!(told("under default dtype torch.bfloat16.\n", 2.0 * weights, 31.4).unwrap().copies, Some(Copies::Two));
+        assert_eq!(told("Loading checkpoint shards\n", 2.1 * weights, 31.4).unwrap().copies, None);
+        assert_eq!(told("per_device_train_batch_size=1,\n", 2.0 * weights, 31.4).unwrap().copies, None);
+    }
+
+    #[test]
+    fn deepspeed_tells_its_share() {
+        let json = "json = {\n    \"train_batch_size\": 64,\n    \"train_micro_batch_size_per_gpu\": 4,\n    \"gradient_accumulation_steps\": 2,\n    \"steps_per_print\": inf,\n    \"bf16\": {\n        \"enabled\": true\n    },\n    \"zero_optimization\": {\n        \"stage\": 2\n    }\n}\n";
+        let run = told(json, 20.0, 79.25).unwrap().run;
+        let setup = &run.setups[0];
+        assert_eq!((setup.gpus, setup.zero, setup.batch, setup.precision), (8, 2, 4, crate::model::training::Precision::Bf16));
+        let offload = json.replace("\"stage\": 2", "\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}");
+        assert_eq!(told(&offload, 20.0, 79.25).unwrap().run.missing, ["offload"]);
+    }
+
+    #[test]
+    fn a_text_encoder_is_no_run() {
+        let encoder = CONFIG.replace("LlamaForCausalLM", "CLIPTextModel");
+        let candidates = [Candidate { origin: Origin::Beside(String::new()), text: encoder }];
+        assert_eq!(of(&RunSettings::default(), &candidates, &DeviceOom::default(), None), None);
+    }
+
+    #[test]
+    fn two_models_are_none() {
+        let dump = |hidden: u64| format!("Model config LlamaConfig {{\n{}\n", &CONFIG.replace("4096", &hidden.to_string())[1..]);
+        let settings = |log: &str| settings::read(&StrLines::new(log), usize::MAX);
+        assert!(candidates::model_of(&settings(&dump(4096)), &[]).is_some());
+        assert!(candidates::model_of(&settings(&(dump(4096) + &dump(2048))), &[]).is_none());
+    }
+
+    #[test]
+    fn megatron_describes_its_model() {
+        let log = "num_layers ...... 32\nhidden_size ...... 4096\nnum_attention_heads ...... 32\npadded_vocab_size ...... 32000\nffn_hidden_size ...... 11008\ntensor_model_parallel_size ...... 2\nswiglu ...... True\nnormalization ...... RMSNorm\nuntie_embeddings_and_output_weights ...... True\ngroup_query_attention ...... False\nnum_experts ...... None\n";
+        let settings = settings::read(&StrLines::new(log), usize::MAX);
+        let (origin, model) = candidates::model_of(&settings, &[]).unwrap();
+        assert_eq!((origin, model.total()), (Origin::Arguments(0), 6_738_415_616));
+    }
 }

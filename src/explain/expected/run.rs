@@ -1,16 +1,13 @@
 //! The settings of a run as a memory plan takes them: what the log says, what is assumed, and what stays open.
 
-use crate::log::settings::{RunSettings, Setting, Told};
-use crate::model::config::Section;
+use super::candidates::{ADAPTERS, SAME};
+use super::states::{precisions, sharding};
+use crate::log::settings::{RunSettings, Setting};
+use crate::model::Model;
 use crate::model::quantization::{Dtype, Scheme};
 use crate::model::training::setup::Held;
 use crate::model::training::{Attention, Checkpointing, Engine, Optimizer, Precision, Setup, Task, states};
-use crate::model::{Model, beside, json};
 
-/// Counts that differ by more than this share are of different models.
-const SAME: f64 = 0.03;
-/// Training of less than this share of the parameters is training of adapters.
-const ADAPTERS: f64 = 0.5;
 /// Ranks that adapters usually have.
 const RANKS: std::ops::RangeInclusive<u64> = 1..=1024;
 /// Modules that usually take adapters.
@@ -50,24 +47,9 @@ pub struct Run {
 }
 
 impl Run {
-    fn fact(&mut self, name: &'static str, value: impl ToString, line: usize) {
+    pub(super) fn fact(&mut self, name: &'static str, value: impl ToString, line: usize) {
         self.read.push(Fact { name, value: value.to_string(), line });
     }
-}
-
-/// Whether the counts that the log prints contradict a model: then the run's model is another one.
-pub fn contradicts(settings: &RunSettings, model: &Model) -> bool {
-    let total = model.total() as f64;
-    let trainable = settings.number(Setting::Trainable).map_or(0.0, |told| told.value as f64);
-    let four_bit = settings.switch(Setting::FourBit).is_some_and(|told| told.value);
-    if trainable > total * (1.0 + SAME) {
-        return true;
-    }
-    let Some(all) = settings.number(Setting::AllParameters) else { return false };
-    let base = all.value as f64 - if trainable < ADAPTERS * total { trainable } else { 0.0 };
-    // 4-bit weights are counted by halves in some versions.
-    let low = if four_bit { 0.45 } else { 1.0 - SAME };
-    !(low * total..=total * (1.0 + SAME)).contains(&base)
 }
 
 /// What the log says of a run of this model. `ranks` is the number of ranks that write into the log.
@@ -189,6 +171,11 @@ fn parallel(settings: &RunSettings, setup: &mut Setup, run: &mut Run) {
 
 /// Settings of a trainer; false when the plan does not know the case.
 fn training(settings: &RunSettings, ranks: Option<u64>, setup: &mut Setup, run: &mut Run) -> bool {
+    if settings.arguments.contains_key("tensor_model_parallel_size") {
+        // Gradients in 32 bits beside 16-bit weights and masters, and kernels of its own.
+        run.missing.push("megatron");
+        return false;
+    }
     parallel(settings, setup, run);
     if let Some(told) = settings.number(Setting::Batch) {
         setup.batch = told.value;
@@ -243,63 +230,6 @@ fn optimizer(name: &str) -> Option<(Optimizer, &'static str)> {
         () if has("sgd") => (Optimizer::SgdMomentum, "SGD"),
         () => return None,
     })
-}
-
-/// ZeRO and FSDP; false where their share is not known.
-fn sharding(settings: &RunSettings, ranks: Option<u64>, setup: &mut Setup, run: &mut Run) -> bool {
-    let deepspeed = settings.deepspeed.as_ref().and_then(|told| {
-        let node = json::parse(&told.value).ok()?;
-        Some(Told { value: beside::deepspeed(Section::new(&node)).ok()?, line: told.line })
-    });
-    let fsdp = settings.get(Setting::Fsdp).and_then(|told| {
-        let lower = told.value.to_ascii_lowercase();
-        let stage = if lower.contains("full_shard") || lower == "1" {
-            3
-        } else if lower.contains("shard_grad_op") || lower == "2" {
-            2
-        } else {
-            return None;
-        };
-        Some((stage, told.line))
-    });
-    let stage = settings
-        .number(Setting::Zero)
-        .map(|told| (told.value, told.line))
-        .or(deepspeed.as_ref().map(|told| (told.value.stage, told.line)))
-        .or(fsdp);
-    if let Some((stage, line)) = stage.filter(|(stage, _)| *stage > 0) {
-        setup.zero = stage;
-        run.fact("zero", stage, line);
-    }
-    if let Some(told) = &deepspeed {
-        if told.value.offload_optimizer || told.value.offload_parameters {
-            run.missing.push("offload");
-            return false;
-        }
-        if let Some(batch) = told.value.micro_batch.filter(|_| !run.has_batch) {
-            setup.batch = batch;
-            run.has_batch = true;
-            run.fact("batch", batch, told.line);
-        }
-    }
-    let product = settings.number(Setting::TotalBatch).and_then(|total| {
-        let steps = settings.number(Setting::Accumulation)?.value.checked_mul(settings.number(Setting::Batch)?.value)?;
-        (steps > 0 && total.value.is_multiple_of(steps)).then(|| Told { value: total.value / steps, line: total.line })
-    });
-    let model = setup.tensor_parallel.saturating_mul(setup.pipeline_parallel);
-    let told = settings.number(Setting::Gpus).or(product).filter(|told| told.value >= 1 && told.value.is_multiple_of(model));
-    match told {
-        Some(told) => {
-            setup.gpus = told.value;
-            run.fact("gpus", told.value, told.line);
-        }
-        None if setup.zero > 0 => {
-            run.missing.push("gpus");
-            return false;
-        }
-        None => setup.gpus = ranks.filter(|ranks| ranks.is_multiple_of(model)).unwrap_or(1).max(model),
-    }
-    true
 }
 
 /// Where adapters sit; false when the trained parameters that the log counts cannot be explained.
@@ -368,49 +298,4 @@ fn alternatives(settings: &RunSettings, setup: Setup, run: &mut Run) -> Vec<Setu
     };
     let one = |precision: Precision, checkpointing: Checkpointing| Setup { precision, checkpointing, ..setup.clone() };
     kept.iter().flat_map(|&kept| precisions.iter().map(move |&precision| (precision, kept))).map(|(p, k)| one(p, k)).collect()
-}
-
-/// The dtypes that fit what the log says, the likeliest first.
-fn precisions(settings: &RunSettings, setup: &Setup, run: &mut Run) -> Vec<Precision> {
-    let on = |setting: Setting| settings.switch(setting).filter(|told| told.value).map(|told| told.line);
-    let off = |setting: Setting| settings.switch(setting).is_some_and(|told| !told.value);
-    let mixed = settings.get(Setting::MixedPrecision).map(|told| (told.value.to_ascii_lowercase(), told.line));
-    let mixed_is = |name: &str| mixed.as_ref().filter(|(value, _)| value.contains(name)).map(|(_, line)| *line);
-    let held = settings.get(Setting::LoadDtype).or(settings.get(Setting::Dtype));
-    let upcast = settings.get(Setting::Upcast).filter(|_| setup.task == Task::Full).map(|told| (Dtype::Float32, told.line));
-    let held = upcast.or_else(|| held.and_then(|told| Some((Dtype::parse(told.value)?, told.line))));
-    if let Some((dtype, line)) = held {
-        run.has_dtype = true;
-        run.fact("weights-in", dtype.name(), line);
-    }
-    let bf16 = on(Setting::Bf16).or(mixed_is("bf16"));
-    let fp16 = on(Setting::Fp16).or(mixed_is("fp16"));
-    if let Some(line) = bf16.or(fp16) {
-        run.fact("precision", if bf16.is_some() { "bf16" } else { "fp16" }, line);
-    }
-    let wide = held.is_some_and(|(dtype, _)| dtype.bytes() == 4);
-    if setup.is_lora() {
-        if held.is_none() && setup.task == Task::Lora {
-            run.assumed.push("base-16-bits");
-        }
-        return vec![if wide && setup.task == Task::Lora { Precision::AmpBf16 } else { Precision::Bf16BaseAmp }];
-    }
-    if setup.zero > 0 && (bf16.is_some() || fp16.is_some()) {
-        // 16-bit weights with 32-bit masters in the shards.
-        return vec![Precision::Bf16];
-    }
-    match (bf16.is_some(), fp16.is_some(), held.is_some()) {
-        (true, _, true) => vec![if wide { Precision::AmpBf16 } else { Precision::Bf16 }],
-        (_, true, _) => vec![Precision::AmpFp16],
-        (false, false, true) if wide => vec![Precision::Fp32],
-        (false, false, true) => vec![Precision::Bf16],
-        (false, false, false) if off(Setting::Bf16) && off(Setting::Fp16) => {
-            run.assumed.push("precision-open");
-            vec![Precision::Fp32, Precision::Bf16]
-        }
-        _ => {
-            run.assumed.push("precision-open");
-            vec![Precision::AmpBf16, Precision::Bf16]
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! The expectation in words: a section of the hover, lines of a terminal.
 
-use super::{Copies, Expected, Fits, Origin, Part, Run, STATES};
+use super::{Copies, Expected, Fits, Origin, Part, Run, STATES, Whole};
 use crate::explain::markdown::{code, escape};
 use crate::explain::texts::{Language, fill, text};
 use crate::gpu;
@@ -15,24 +15,22 @@ pub fn markdown(expected: &Expected, language: Language) -> String {
     let heading = fill(language, "expected.heading", &[("model", escape(&expected.architecture)), ("run", run(&expected.run, language))]);
     let mut out = vec![format!("**{heading}**"), table(expected, language)];
     out.push(sentences(expected, language).join(" "));
-    out.push(sources(expected, &|name| code(name), language).join(" "));
+    out.push(sources(expected, language).join(" "));
     out.retain(|part| !part.is_empty());
     out.join("\n\n")
 }
 
-/// At most three lines for a terminal: what is expected, what follows, where it was read.
+/// At most three lines for a terminal: what is expected, what follows, what it rests on.
 pub fn lines(expected: &Expected, language: Language) -> Vec<String> {
     let values = [
         ("model", expected.architecture.clone()),
         ("run", run(&expected.run, language)),
         ("parts", parts(expected).iter().map(|part| format!("{} {}", part.name, span(part))).collect::<Vec<_>>().join(", ")),
     ];
-    let out = [
-        fill(language, "expected.line", &values),
-        sentences(expected, language).join(" "),
-        sources(expected, &str::to_owned, language).join(" "),
-    ];
-    out.into_iter().filter(|line| !line.is_empty()).map(|line| crate::explain::markdown::plain(&line).replace('`', "")).collect()
+    let mut rests = vec![origin(expected, &str::to_owned, language)];
+    rests.extend(assumed(expected, language));
+    let out = [fill(language, "expected.line", &values), sentences(expected, language).join(" "), rests.join(" ")];
+    out.into_iter().filter(|line| !line.is_empty()).map(|line| crate::explain::markdown::plain(&line)).collect()
 }
 
 /// What the model was run for, with batch and length: `full training, 8 x 2,048 tokens a GPU`.
@@ -83,8 +81,7 @@ fn table(expected: &Expected, language: Language) -> String {
         row(part.name, span(part));
     }
     if let Some(whole) = &expected.whole {
-        row(text(language, "expected.allocated"), span(&whole.allocated));
-        row(text(language, "expected.total"), span(&whole.total));
+        row(text(language, "expected.total"), total(whole, language));
     }
     if let Some(card) = expected.card {
         row(text(language, "expected.card"), card_words(card, language));
@@ -92,7 +89,15 @@ fn table(expected: &Expected, language: Language) -> String {
     out
 }
 
-/// `79.25 GiB, a card of 80 GB`.
+/// The total with its range, and the middle of it where nothing is open.
+fn total(whole: &Whole, language: Language) -> String {
+    match whole.middle {
+        Some(middle) => fill(language, "expected.middle", &[("middle", binary(middle)), ("range", span(&whole.total))]),
+        None => span(&whole.total),
+    }
+}
+
+/// `79.25 GiB, the 80 GB class`.
 fn card_words(card: u64, language: Language) -> String {
     match gpu::recognise(card).class_gb {
         Some(gb) => fill(language, "expected.class", &[("bytes", binary(card)), ("gb", gb.to_string())]),
@@ -116,22 +121,23 @@ fn sentences(expected: &Expected, language: Language) -> Vec<String> {
         out.extend(thin(expected, language));
         return out;
     };
-    let (total, card) = (span(&whole.total), expected.card.map_or_else(String::new, binary));
+    let (total, card) = (total(whole, language), expected.card.map_or_else(String::new, binary));
     if let Some(largest) = whole.largest {
         let bytes = whole.parts.iter().find(|part| part.name == largest).map_or_else(String::new, span);
         out.push(say("expected.largest", &[("name", largest.to_owned()), ("bytes", bytes)]));
     }
     if expected.run.task == Some(Task::Inference) {
-        let share = expected.share.map_or_else(String::new, |share| format!("{share}"));
-        let key = if share.is_empty() { "expected.served" } else { "expected.served-share" };
-        let taken = expected.card.zip(expected.share).map_or_else(String::new, |(card, share)| binary((card as f64 * share) as u64));
-        out.push(say(key, &[("total", total), ("share", share), ("taken", taken)]));
+        out.push(served(expected, whole, language));
         return out;
     }
     let key = match whole.fits {
         Some(Fits::Yes) => "expected.fits",
         Some(Fits::No) => "expected.too-large",
-        Some(Fits::Open) => "expected.open",
+        Some(Fits::Open) => match (whole.middle, expected.card) {
+            (Some(middle), Some(card)) if middle > card => "expected.open-above",
+            (Some(_), Some(_)) => "expected.open-below",
+            _ => "expected.open",
+        },
         None => return out,
     };
     out.push(say(key, &[("total", total), ("card", card)]));
@@ -140,6 +146,17 @@ fn sentences(expected: &Expected, language: Language) -> Vec<String> {
         out.push(say(key, &[("batch", grouped(batch))]));
     }
     out
+}
+
+/// What a server holds, and why its card is full.
+fn served(expected: &Expected, whole: &Whole, language: Language) -> String {
+    let total = total(whole, language);
+    let (Some(card), Some(share)) = (expected.card, expected.share) else {
+        return fill(language, "expected.served", &[("total", total)]);
+    };
+    let taken = (card as f64 * share) as u64;
+    let key = if whole.total.low > taken { "expected.served-large" } else { "expected.served-share" };
+    fill(language, key, &[("total", total), ("share", share.to_string()), ("taken", binary(taken))])
 }
 
 /// What can be said without a plan of the whole step.
@@ -157,7 +174,12 @@ fn thin(expected: &Expected, language: Language) -> Vec<String> {
         };
         out.push(text(language, key).to_owned());
     }
-    if let Some((low, high)) = expected.room {
+    let alone: u64 = expected.states.iter().map(|part| part.low).sum();
+    if let Some(card) = expected.card.filter(|card| alone > *card) {
+        let key = if expected.states.len() > 1 { "expected.alone.states" } else { "expected.alone.weights" };
+        out.push(fill(language, key, &[("bytes", binary(alone)), ("card", binary(card))]));
+    }
+    if let Some((low, high)) = expected.room.filter(|_| expected.card.is_none_or(|card| alone <= card)) {
         let many = if low == high { grouped(low) } else { format!("{} to {}", grouped(low), grouped(high)) };
         let key = match (high, run.has_batch) {
             (0, _) => "expected.room.none",
@@ -172,7 +194,7 @@ fn thin(expected: &Expected, language: Language) -> Vec<String> {
         ];
         out.push(fill(language, key, &values));
     }
-    if run.task.is_none() {
+    if run.task.is_none() && run.missing.contains(&"task") && expected.copies.is_none() {
         let weights = expected.states.iter().find(|part| part.name == STATES[0]).map_or(0, |part| part.high);
         out.push(fill(
             language,
@@ -184,16 +206,8 @@ fn thin(expected: &Expected, language: Language) -> Vec<String> {
 }
 
 /// Where the model and the settings were read, and what was assumed.
-fn sources(expected: &Expected, name: &dyn Fn(&str) -> String, language: Language) -> Vec<String> {
-    let about = if expected.exact { "" } else { "about " };
-    let count = format!("{about}{}", grouped(expected.parameters));
-    let (key, place) = match &expected.origin {
-        Origin::Printed(line) => ("expected.from.printed", (line + 1).to_string()),
-        Origin::Arguments(line) => ("expected.from.arguments", (line + 1).to_string()),
-        Origin::Beside(file) => ("expected.from.beside", name(file)),
-        Origin::Named(file) => ("expected.from.named", name(file)),
-    };
-    let mut out = vec![fill(language, key, &[("count", count), ("place", place)])];
+fn sources(expected: &Expected, language: Language) -> Vec<String> {
+    let mut out = vec![origin(expected, &|name| code(name), language)];
     let fact = |fact: &super::Fact| {
         let what = fill(language, &format!("expected.fact.{}", fact.name), &[("value", fact.value.clone())]);
         fill(language, "expected.fact", &[("what", what), ("line", (fact.line + 1).to_string())])
@@ -202,11 +216,26 @@ fn sources(expected: &Expected, name: &dyn Fn(&str) -> String, language: Languag
     if !read.is_empty() {
         out.push(fill(language, "expected.read", &[("list", read.join(", "))]));
     }
-    let assumed: Vec<&str> = expected.run.assumed.iter().map(|key| text(language, &format!("expected.assumed.{key}"))).collect();
-    if !assumed.is_empty() && !expected.run.setups.is_empty() {
-        out.push(fill(language, "expected.assumed", &[("list", assumed.join(", "))]));
-    }
+    out.extend(assumed(expected, language));
     out
+}
+
+/// Where the model was read; a name of a file passes through `name`.
+fn origin(expected: &Expected, name: &dyn Fn(&str) -> String, language: Language) -> String {
+    let about = if expected.exact { "" } else { "about " };
+    let (key, place) = match &expected.origin {
+        Origin::Printed(line) => ("expected.from.printed", (line + 1).to_string()),
+        Origin::Arguments(line) => ("expected.from.arguments", (line + 1).to_string()),
+        Origin::Beside(file) => ("expected.from.beside", name(file)),
+        Origin::Named => ("expected.from.named", String::new()),
+    };
+    fill(language, key, &[("count", format!("{about}{}", grouped(expected.parameters))), ("place", place)])
+}
+
+fn assumed(expected: &Expected, language: Language) -> Option<String> {
+    let list: Vec<&str> = expected.run.assumed.iter().map(|key| text(language, &format!("expected.assumed.{key}"))).collect();
+    let says = !list.is_empty() && !expected.run.setups.is_empty();
+    says.then(|| fill(language, "expected.assumed", &[("list", list.join(", "))]))
 }
 
 #[cfg(test)]
@@ -247,7 +276,7 @@ mod tests {
             "base-16-bits",
             "precision-open",
         ];
-        let missing = ["task", "both", "frozen", "quantization", "optimizer", "offload", "gpus", "adapters"];
+        let missing = ["task", "both", "frozen", "quantization", "optimizer", "offload", "gpus", "adapters", "megatron"];
         for (group, keys) in [("fact", facts.as_slice()), ("assumed", &assumed), ("missing", &missing)] {
             for key in keys {
                 assert!(has(Language::English, &format!("expected.{group}.{key}")), "{group} {key}");

@@ -19,6 +19,10 @@ const MOST_ROWS: usize = 20_000;
 const MOST_CARDS: usize = 64;
 /// A longer line is no row.
 const MOST_BYTES: usize = 1 << 10;
+/// A shorter pause says nothing ...
+const LEAST_IDLE_SECONDS: i64 = 300;
+/// ... and without time stamps, one of fewer samples.
+const LEAST_IDLE_SAMPLES: usize = 30;
 /// Two headings of `dmon` stand at most so far apart.
 const HEADING_EVERY: usize = 80;
 
@@ -63,8 +67,19 @@ pub fn read_growth(m: &Match, lines: &dyn Lines) -> Option<Block> {
 /// A card that worked, then stands still and keeps its memory; nothing otherwise.
 pub fn read_stalled(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let table = if lines.line(m.span.line).contains("# gpu") { dmon(m.span.line, lines)? } else { csv(m.span.line, lines)? };
+    // Of `pmon` every row is a process, not a card.
+    if table.column(&["pid"]).is_some() {
+        return None;
+    }
     for series in cards(&table) {
         let Some(idle) = memory_series::stalled(&series.busy, &series.used) else { continue };
+        let long = match seconds_idle(&series.times, idle) {
+            Some(seconds) => seconds >= LEAST_IDLE_SECONDS,
+            None => idle >= LEAST_IDLE_SAMPLES,
+        };
+        if !long {
+            continue;
+        }
         let mut numbers = vec![row::count("idle_samples", idle as u64)];
         numbers.extend(series.used.last().map(|used| row::bytes("used", *used as u64)));
         numbers.extend(series.total.map(|total| row::bytes("total", total as u64)));
@@ -202,6 +217,17 @@ fn cards(table: &Table) -> Vec<Series> {
         series.times.push(time.map_or(String::new(), |time| cells[time].clone()));
     }
     out
+}
+
+/// The time from the first idle sample to the last one, where the rows have time stamps.
+fn seconds_idle(times: &[String], idle: usize) -> Option<i64> {
+    let clock = |time: &String| -> Option<i64> {
+        let mut parts = time.split_whitespace().last()?.split([':', '.']).map(|part| part.parse::<i64>().ok());
+        Some(parts.next()?? * 3600 + parts.next()?? * 60 + parts.next()??)
+    };
+    let first = clock(times.get(times.len().checked_sub(idle)?)?)?;
+    // Over midnight the clock starts anew.
+    Some((clock(times.last()?)? - first).rem_euclid(24 * 3600))
 }
 
 /// A size with its unit, or in the heading's unit.

@@ -40,7 +40,11 @@ struct Dialect {
 static DIALECTS: LazyLock<Option<Vec<Dialect>>> = LazyLock::new(|| {
     let dialect = |mark, form: &str, unit| Some(Dialect { mark, form: Regex::new(&ascii(form, true)).ok()?, unit });
     Some(vec![
-        dialect("Max_MA ", r"\bMA (?P<allocated>[\d.]+ GB)\s+Max_MA [\d.]+ GB\s+CA (?P<reserved>[\d.]+ GB)\s+Max_CA", Unit::Binary)?,
+        dialect(
+            "Max_MA ",
+            r"\bMA (?P<allocated>[\d.]+ [GM]B)[\s|]+Max_MA [\d.]+ [GM]B[\s|]+CA (?P<reserved>[\d.]+ [GM]B)[\s|]+Max_CA",
+            Unit::Binary,
+        )?,
         dialect(
             "memory (MB) |",
             r"memory \(MB\) \| allocated: (?P<allocated>[\d.]+) \| max allocated: [\d.]+ \| reserved: (?P<reserved>[\d.]+)",
@@ -112,6 +116,14 @@ pub fn read_print(m: &Match, lines: &dyn Lines) -> Option<Block> {
     block.numbers = vec![sample.allocated, sample.reserved];
     block.numbers.push(row::bytes("reserved_unallocated", reserved.saturating_sub(allocated)));
     Some(block)
+}
+
+/// A print of one size; of prints with the same words close together only the first.
+pub fn read_peak(m: &Match, lines: &dyn Lines) -> Option<Block> {
+    let line = lines.line(m.span.line);
+    let words = line.get(m.span.start..).unwrap_or("").split(|c: char| c.is_ascii_digit()).next().unwrap_or("");
+    let again = (m.span.line.saturating_sub(MOST_BETWEEN)..m.span.line).any(|i| lines.line(i).contains(words));
+    (!again).then(|| Block { end: (m.span.end_line, m.span.end), ..Block::default() })
 }
 
 /// The series that begins at the match: tensors that only grow, or a reserve that grows over level tensors.

@@ -26,6 +26,8 @@ type Reader = fn(&Match, &dyn Lines) -> Option<Block>;
 const READERS: &[(&str, Reader)] = &[
     ("memory-summary", memory_summary::read),
     ("nvidia-smi-card", nvidia_smi::read_card),
+    ("nvidia-smi-strays", nvidia_smi::read_strays),
+    ("nvidia-smi-usage", nvidia_smi::read_usage),
     ("nvidia-smi-head", nvidia_smi::read_head),
     ("nvidia-query-heat", nvidia_query::read_heat),
     ("nvidia-query-ecc", nvidia_query::read_ecc),
@@ -36,6 +38,7 @@ const READERS: &[(&str, Reader)] = &[
     ("csv-apps", csv::read_apps),
     ("memory-line", memory_lines::read_line),
     ("memory-print", memory_lines::read_print),
+    ("memory-peak", memory_lines::read_peak),
     ("memory-line-series", memory_lines::read_series),
     ("oom-tasks", oom_tasks::read),
     ("bfc-message", bfc::read_message),

@@ -22,6 +22,8 @@ const MOST_GAP: usize = 3;
 const FULL_SHARE: f64 = 0.80;
 /// ... and as idle up to this utilisation in percent.
 const IDLE_PERCENT: i64 = 5;
+/// Processes that must stray to one card before it is a habit of the program.
+const LEAST_STRAYS: usize = 2;
 /// Memory of no listed process counts from this share of the card ...
 const UNLISTED_SHARE: f64 = 0.05;
 /// ... and this many bytes on: the driver keeps some for itself.
@@ -37,8 +39,18 @@ struct Process {
     used: Option<u64>,
 }
 
-/// A card at the match, with what its processes hold.
+/// A card, from its name row on, with what its processes hold.
 pub fn read_card(m: &Match, lines: &dyn Lines) -> Option<Block> {
+    let mut block = read_usage(m, lines)?;
+    if block.numbers.iter().any(|number| number.name == "gpu") {
+        let above = Row::read(lines, m.span.line.saturating_sub(1));
+        block.start = Some((above.line, above.span(0..above.text().len()).start));
+    }
+    Some(block)
+}
+
+/// The usage row at the match, with what stands around it.
+pub fn read_usage(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };
     let captured = |name: &str| m.captures.iter().find(|capture| capture.name == name).map(|capture| capture.text.as_str());
     let size = |name: &str| units::read(captured(name)?, Some(Unit::Size))?.0.bytes();
@@ -74,6 +86,35 @@ pub fn read_card(m: &Match, lines: &dyn Lines) -> Option<Block> {
         block.cause = Some(Cause::Stalled);
         block.numbers.push(row::count("low_utilization", percent.unsigned_abs()));
     }
+    Some(block)
+}
+
+/// Processes that hold little on one card and much on another one each: contexts opened on the wrong card. The match is the
+/// heading of the list; nothing when there are no such processes.
+///
+/// Processes that hold memory on every card alike (peer access) are none, nor is a single process over several cards.
+pub fn read_strays(m: &Match, lines: &dyn Lines) -> Option<Block> {
+    let list = processes(m.span.line, lines)?;
+    let on = |gpu: i64| list.iter().filter(move |process| process.gpu == gpu);
+    let home = |pid: i64| list.iter().filter(|process| process.pid == pid).max_by_key(|process| process.used).map(|process| process.gpu);
+    let strays = |gpu: i64| -> Vec<&Process> { on(gpu).filter(|process| home(process.pid) != Some(gpu)).collect() };
+    let mut gpus: Vec<i64> = list.iter().map(|process| process.gpu).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    let crowded: Vec<i64> = gpus.iter().copied().filter(|gpu| !strays(*gpu).is_empty()).collect();
+    let [gpu] = crowded.as_slice() else { return None };
+    let strays = strays(*gpu);
+    let used: u64 = strays.iter().map(|process| process.used).collect::<Option<Vec<u64>>>()?.iter().sum();
+    let mut homes: Vec<i64> = strays.iter().filter_map(|process| home(process.pid)).collect();
+    homes.sort_unstable();
+    homes.dedup();
+    if strays.len() < LEAST_STRAYS || homes.len() < strays.len() {
+        return None;
+    }
+    let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };
+    block.numbers.push(row::count("gpu", gpu.unsigned_abs()));
+    block.numbers.push(row::count("strays", strays.len() as u64));
+    block.numbers.push(row::bytes("stray_memory", used));
     Some(block)
 }
 
@@ -126,8 +167,8 @@ fn name_row(row: &Row, block: &mut Block) -> Option<i64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let gpu = text[..digits].parse().ok()?;
     let name = text[digits..].trim();
-    // Persistence mode stands behind the name.
-    let name = name.strip_suffix("On").or_else(|| name.strip_suffix("Off")).map_or(name, str::trim_end);
+    // Persistence mode stands behind the name, on Windows the driver model.
+    let name = ["On", "Off", "WDDM", "TCC", "MCDM"].iter().find_map(|mode| name.strip_suffix(mode)).map_or(name, str::trim_end);
     block.numbers.extend(row.number("gpu", first.start..first.start + digits, Unit::Index));
     block.numbers.extend(row.number("ecc", ecc.clone(), Unit::Count));
     block.texts.push(("name".to_owned(), name.to_owned()));
@@ -146,7 +187,8 @@ fn processes(from: usize, lines: &dyn Lines) -> Option<Vec<Process>> {
         }
         // Whatever stands in front of the bars, a line of the table ends in one.
         let line = lines.line(at);
-        let text = line.trim_end();
+        let inner = line.starts_with('{').then(|| Row::read(lines, at));
+        let text = inner.as_ref().map_or(line.trim_end(), Row::text);
         gap = if text.is_empty() { gap + 1 } else { 0 };
         if gap > MOST_GAP || !(text.is_empty() || text.ends_with(['|', '+'])) || text.contains("NVIDIA-SMI ") {
             return None;
@@ -225,6 +267,22 @@ mod tests {
         assert!(block.texts.contains(&("name".to_owned(), "NVIDIA A100-SXM4-80GB".to_owned())));
         assert!(block.texts.contains(&("holder".to_owned(), "python train.py".to_owned())));
         assert_eq!(card(TABLE, 1, "78412MiB", "81920MiB", "97%").cause, None);
+    }
+
+    #[test]
+    fn contexts_on_the_first_card_are_strays() {
+        let row = |gpu: i64, pid: i64, mib: u64| format!("|    {gpu}   N/A  N/A   {pid}      C   python   {mib}MiB |\n");
+        let read = |rows: &[(i64, i64, u64)]| {
+            let rows: String = rows.iter().map(|(gpu, pid, mib)| row(*gpu, *pid, *mib)).collect();
+            let text = format!("| Processes:   |\n|=====|\n{rows}+----+\n");
+            read_strays(&crate::log::blocks::match_at(0, 10), &StrLines::new(&text))
+        };
+        let block = read(&[(0, 10, 30000), (0, 11, 520), (0, 12, 520), (1, 11, 30000), (2, 12, 30000)]).unwrap();
+        assert_eq!((number(&block, "gpu").unwrap().text.as_str(), number(&block, "strays").unwrap().text.as_str()), ("0", "2"));
+        assert_eq!(read(&[(0, 10, 30000), (1, 11, 30000), (2, 12, 30000)]), None);
+        assert_eq!(read(&[(0, 10, 9000), (1, 10, 30000), (2, 10, 30000)]), None);
+        let peers = [(0, 10, 30000), (0, 11, 520), (0, 12, 520), (1, 11, 30000), (1, 10, 520), (1, 12, 520), (2, 12, 30000)];
+        assert_eq!(read(&peers), None);
     }
 
     #[test]

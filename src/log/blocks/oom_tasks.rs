@@ -22,7 +22,7 @@ const PAGE: u64 = 4096;
 /// Reads the list under the heading at the match.
 pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let heading = Row::read(lines, m.span.line);
-    let columns: Vec<&str> = heading.text().split_once(']')?.1.split_ascii_whitespace().collect();
+    let columns: Vec<&str> = heading.text().split_once("pid")?.1.split_once(']')?.1.split_ascii_whitespace().collect();
     let at = |name: &str| columns.iter().position(|column| *column == name);
     let (tgid, rss, name) = (at("tgid")?, at("rss")?, at("name")?);
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };

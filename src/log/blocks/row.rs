@@ -23,7 +23,11 @@ impl Row {
     pub fn read(lines: &dyn Lines, i: usize) -> Row {
         let raw = lines.line(i);
         let raw = &raw[..floor_border(&raw, MOST_BYTES)];
-        let record = clean::segments(raw, 0).pop().map(record::read).unwrap_or_default();
+        let mut record = clean::segments(raw, 0).pop().map(record::read).unwrap_or_default();
+        // A container's log wraps each line into a JSON record.
+        if let Some(inner) = clean::json_messages(&record.body).and_then(|messages| messages.into_iter().next()) {
+            record = record::read(inner);
+        }
         Row { line: i, record }
     }
 
@@ -126,6 +130,14 @@ mod tests {
         assert_eq!(cells.iter().map(|cell| row.get(cell)).collect::<Vec<_>>(), ["Allocated memory", "6144 MiB", "7"]);
         let number = row.number("allocated", cells[1].clone(), Unit::Binary).unwrap();
         assert_eq!((number.value, number.span.map(|span| (span.start, span.end))), (Value::Bytes(6144 << 20), Some((36, 44))));
+    }
+
+    #[test]
+    fn a_line_in_a_json_record_is_read() {
+        let lines = StrLines::new(r#"{"log":"| Allocated memory | 7 MiB |\n","stream":"stdout"}"#);
+        let row = Row::read(&lines, 0);
+        assert_eq!(row.cells().len(), 2);
+        assert_eq!(row.number("allocated", row.cells()[1].clone(), Unit::Binary).unwrap().span.map(|span| span.start), Some(29));
     }
 
     #[test]

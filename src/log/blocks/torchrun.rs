@@ -76,6 +76,8 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
                 // An abort or a request to end is what the others' victims get.
                 let key = |name| if matches!(name, "SIGABRT" | "SIGTERM") { "victim_signal" } else { "signal_name" };
                 block.texts.extend(signal.map(|name| (key(name).to_owned(), name.to_owned())));
+                let signal = code.as_ref().map(|number| -number.value.as_f64()).filter(|signal| (1.0..65.0).contains(signal));
+                block.numbers.extend(signal.map(|signal| row::count("signal", signal as u64)));
                 block.numbers.extend(code);
                 block.numbers.extend(inner(&row, "pid: ").and_then(|range| row.number("pid", range, Unit::Count)));
             }

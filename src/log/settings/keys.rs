@@ -33,6 +33,7 @@ const NAMES: &[(&str, Setting)] = &[
     ("seq_len", Setting::Sequence),
     ("--model_max_length", Setting::Sequence),
     ("--max_length", Setting::Sequence),
+    ("max_length", Setting::Sequence),
     ("max_seq_len", Setting::ServedLength),
     ("max_model_len", Setting::ServedLength),
     ("context_length", Setting::ServedLength),
@@ -99,6 +100,9 @@ const SENTENCES: &[(&str, Setting, &str)] = &[
 /// Settings whose name is an ordinary word: only in a list of arguments, or in quotes.
 const ORDINARY: &[Setting] = &[Setting::Optimizer, Setting::Dtype, Setting::ModelName, Setting::Quantization, Setting::Method];
 
+/// Names that other lists have too: only as `name=value` at the beginning of a line, as a trainer's arguments are printed.
+const AT_START: &[&str] = &["max_length"];
+
 /// Words of sentences that advise; what they name is not set.
 const ADVICE: &[&str] =
     &["try ", "consider", "recommend", "you can", "should ", "deprecated", "e.g.", "please", "instead of", "is ignored", "if you"];
@@ -126,6 +130,9 @@ pub fn read(text: &str, keep: &mut dyn FnMut(Setting, &str)) {
         };
         let dashes = before.ends_with("--") || name.starts_with("--");
         if !stands_alone(before, dashes) || advises(before) {
+            continue;
+        }
+        if AT_START.contains(name) && !(before.is_empty() && after.starts_with('=')) {
             continue;
         }
         let Some((value, form)) = value(after, dashes) else { continue };
@@ -251,7 +258,8 @@ mod tests {
             "eval_micro_batch_size: 4",
             "Loading model: done",
             "optimizer: step 3",
-            "max_length=20",
+            "generate(max_length=20)",
+            "\"max_length\": 20,",
             "train_micro_batch_size_per_gpu=auto",
             "resume_from_checkpoint=None",
         ] {

@@ -222,7 +222,7 @@ fn read_line(text: &str, line: usize, out: &mut RunSettings) {
         Some(Engine::Vllm)
     } else if text.contains("server_args=ServerArgs(") {
         Some(Engine::Sglang)
-    } else if text.starts_with("Args {") {
+    } else if text.starts_with("Args {") || text.contains("text_generation_launcher: Args {") {
         Some(Engine::Tgi)
     } else {
         None
@@ -305,7 +305,8 @@ fn depth_behind(text: &str, mut depth: usize) -> usize {
 
 fn keep_dump(out: &mut RunSettings, dump: Dump, told: Told<String>) {
     match dump {
-        Dump::DeepSpeed => out.deepspeed = Some(told),
+        // Python prints an infinite number as JSON does not know it.
+        Dump::DeepSpeed => out.deepspeed = Some(Told { value: told.value.replace(": inf", ": Infinity"), ..told }),
         // The same config is printed by every rank, and by the tokenizer again.
         Dump::Config if out.configs.iter().all(|one| one.value != told.value) && out.configs.len() < MOST_DUMPS => out.configs.push(told),
         Dump::Config => {}
@@ -360,12 +361,12 @@ mod tests {
             "  num_layers ...................................... 32\n",
             "[2024-06-01 10:00:00,101] [INFO] [config.py:1001:print]   zero_optimization_stage ...... 2\n",
             "[2024-06-01 10:00:00,101] [INFO] [config.py:987:print_user_config]   json = {\n",
-            "    \"train_micro_batch_size_per_gpu\": 4, \n    \"zero_optimization\": {\n        \"stage\": 2\n    }\n}\n",
+            "    \"train_micro_batch_size_per_gpu\": 4, \n    \"steps_per_print\": inf, \n    \"zero_optimization\": {\n        \"stage\": 2\n    }\n}\n",
         );
         let told = settings(log);
         assert_eq!(told.arguments["num_layers"].value, "32");
         assert_eq!(told.number(Setting::Zero).map(|told| told.value), Some(2));
-        assert!(told.deepspeed.is_some_and(|told| told.value.contains("\"stage\": 2")));
+        assert!(told.deepspeed.is_some_and(|told| told.value.contains("\"stage\": 2") && told.value.contains(": Infinity")));
     }
 
     #[test]

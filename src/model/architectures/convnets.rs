@@ -71,13 +71,15 @@ pub fn swin(source: &Source<'_>) -> Result<Parts> {
     Ok(stack.done())
 }
 
-/// convnext: convolutions over each channel, and two linear layers.
+/// convnext and convnextv2: convolutions over each channel, and two linear layers; the second version
+/// normalises the responses between them.
 pub fn convnext(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
     let (channels, patch) = (c.int("num_channels", 3)?, c.int("patch_size", 4)?);
     let widths = c.ints("hidden_sizes")?.unwrap_or_else(|| vec![96, 192, 384, 768]);
     let depths = depths(c, &[3, 3, 9, 3])?;
-    let scaled = c.float("layer_scale_init_value", 1e-6)? > 0.0;
+    let second = source.model_type == "convnextv2";
+    let scaled = !second && c.float("layer_scale_init_value", 1e-6)? > 0.0;
     let first = widths.first().copied().unwrap_or(96);
     let mut stack = stack();
     stack.once(
@@ -94,7 +96,8 @@ pub fn convnext(source: &Source<'_>) -> Result<Parts> {
             .when(scaled, |block| block.param("layer_scale_parameter", Role::Scale, &[*width]))
             .conv("dwconv", Role::Conv, &[*width, 1, 7, 7], true)
             .layer_norm("layernorm", *width)
-            .plain_mlp("", *width, mul(*width, 4), ["pwconv1", "pwconv2"], true);
+            .plain_mlp("", *width, mul(*width, 4), ["pwconv1", "pwconv2"], true)
+            .when(second, |block| block.layer_norm("grn", mul(*width, 4)));
         stack.restart(&format!("encoder.stages.{stage}.layers.{{i}}"), Part::Vision);
         stack.layers(*depth, &layer);
         input = *width;

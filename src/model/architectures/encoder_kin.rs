@@ -1,5 +1,5 @@
 //! Further text encoders near BERT: rembert, roformer, esm, bert-generation, squeezebert, mobilebert,
-//! fnet, splinter, xlm, flaubert, convbert, canine, lilt, layoutlmv3, tapas, gte, jina_embeddings_v3.
+//! fnet, splinter, xlm, flaubert, canine, gte, jina_embeddings_v3.
 
 use super::Source;
 use super::blocks::{Attention, Block, Norm, mul};
@@ -8,18 +8,23 @@ use super::encoder::{Kind, NO_HEAD, finish, kind, lm_head, task_head};
 use crate::model::config::Result;
 use crate::model::inventory::{Part, Role};
 
-const BERT: Defaults = Defaults::of([30522, 768, 3072, 12, 12, 0, 0, 512], true);
+/// Defaults of BERT.
+pub(super) const BERT: Defaults = Defaults::of([30522, 768, 3072, 12, 12, 0, 0, 512], true);
 
 /// What the encoders of this file share: sizes, the head's kind, an empty stack.
-struct Form {
-    d: Dimensions,
+pub(super) struct Form {
+    /// Sizes.
+    pub d: Dimensions,
     named: Option<Kind>,
-    kind: Kind,
-    stack: Stack,
+    /// The head.
+    pub kind: Kind,
+    /// The tensors so far.
+    pub stack: Stack,
     tied: bool,
 }
 
-fn form(source: &Source<'_>, default: Defaults) -> Result<Form> {
+/// Reads what the encoders share.
+pub(super) fn form(source: &Source<'_>, default: Defaults) -> Result<Form> {
     let mut d = Dimensions::read(source.root, &default)?;
     (d.kv_heads, d.head_dim) = (d.heads, d.hidden / d.heads);
     let named = kind(source.class);
@@ -29,18 +34,19 @@ fn form(source: &Source<'_>, default: Defaults) -> Result<Form> {
 }
 
 impl Form {
-    fn lm(&self) -> bool {
+    /// Whether the class predicts words.
+    pub(super) fn lm(&self) -> bool {
         matches!(self.kind, Kind::MaskedLm | Kind::Causal | Kind::PreTraining)
     }
 
     /// A hidden layer on the first word.
-    fn pooler(&mut self, wanted: bool) {
+    pub(super) fn pooler(&mut self, wanted: bool) {
         let hidden = self.d.hidden;
         self.stack.once("", Block::new().when(wanted, |block| block.linear("pooler.dense", Role::TaskHead, hidden, hidden, true)));
     }
 
     /// Words, positions and kinds of text with a norm.
-    fn embeddings(&mut self, types: u64, positions: bool) {
+    pub(super) fn embeddings(&mut self, types: u64, positions: bool) {
         let d = &self.d;
         let block = Block::new()
             .embedding("word_embeddings", Role::Embedding, d.vocab, d.hidden)
@@ -51,7 +57,7 @@ impl Form {
     }
 
     /// Adds the head and ends. The pre-training head and untied heads of these families are not all alike.
-    fn end(mut self, source: &Source<'_>, deep: bool) -> Result<Parts> {
+    pub(super) fn end(mut self, source: &Source<'_>, deep: bool) -> Result<Parts> {
         let head = if self.lm() {
             lm_head(self.d.hidden, self.d.hidden, self.d.vocab, self.tied)
         } else {
@@ -62,7 +68,8 @@ impl Form {
         self.finish(tied, unsure)
     }
 
-    fn finish(mut self, tied: bool, unsure: bool) -> Result<Parts> {
+    /// Ends; `unsure` where the head is not known for certain.
+    pub(super) fn finish(mut self, tied: bool, unsure: bool) -> Result<Parts> {
         if unsure {
             self.stack.inexact("which bias and head this class keeps is not known");
         }
@@ -298,54 +305,6 @@ pub fn xlm(source: &Source<'_>) -> Result<Parts> {
     f.finish(tied, false)
 }
 
-/// lilt: a narrow stream for the layout beside the one for words.
-pub fn lilt(source: &Source<'_>) -> Result<Parts> {
-    let c = source.root;
-    let mut f = form(source, BERT)?;
-    f.embeddings(c.int("type_vocab_size", 2)?, true);
-    let hidden = f.d.hidden;
-    let ratio = c.divisor("channel_shrink_ratio", 4)?;
-    let (narrow, width) = (hidden / ratio, f.d.intermediate / ratio);
-    let table = c.int("max_2d_position_embeddings", 1024)?;
-    let layout = ["x", "y", "h", "w"]
-        .iter()
-        .fold(Block::new(), |block, side| block.embedding(&format!("{side}_position_embeddings"), Role::Position, table, hidden / 6))
-        .embedding("box_position_embeddings", Role::Position, f.d.positions, narrow)
-        .linear("box_linear_embeddings", Role::Projector, narrow, hidden, true)
-        .layer_norm("LayerNorm", narrow);
-    f.stack.once("layout_embeddings", layout);
-    let layer = Block::new()
-        .encoder_layer(hidden, f.d.intermediate)
-        .attention_named("layout", &Attention::new(narrow, 1, 1, narrow).biases(true, true), ["query", "key", "value", "output"])
-        .layer_norm("layout.attention_norm", narrow)
-        .plain_mlp("", narrow, width, ["layout_intermediate.dense", "layout_output.dense"], true)
-        .layer_norm("layout_output.LayerNorm", narrow);
-    f.stack.layers(f.d.layers, &layer);
-    f.pooler(f.kind == Kind::Base);
-    f.stack.once("", task_head(c, f.kind, hidden, f.kind == Kind::Sequence)?);
-    let unsure = f.lm();
-    f.finish(false, unsure)
-}
-
-/// tapas: seven kinds of position in a table.
-pub fn tapas(source: &Source<'_>) -> Result<Parts> {
-    let c = source.root;
-    let mut f = form(source, Defaults { positions: 1024, ..BERT })?;
-    f.embeddings(0, true);
-    let hidden = f.d.hidden;
-    let tables = c.ints("type_vocab_sizes")?.unwrap_or_else(|| vec![3, 256, 256, 2, 256, 256, 10]);
-    let block = tables.iter().take(64).enumerate().fold(Block::new(), |block, (index, rows)| {
-        block.embedding(&format!("token_type_embeddings_{index}"), Role::Position, *rows, hidden)
-    });
-    f.stack.once("embeddings", block);
-    f.stack.layers(f.d.layers, &Block::new().encoder_layer(hidden, f.d.intermediate));
-    f.pooler(matches!(f.kind, Kind::Base | Kind::Sequence));
-    if f.kind == Kind::Question {
-        f.stack.inexact("the head of this class is not known");
-    }
-    f.end(source, false)
-}
-
 /// canine: characters in buckets, short layers of characters before and after the deep ones.
 pub fn canine(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
@@ -368,48 +327,6 @@ pub fn canine(source: &Source<'_>) -> Result<Parts> {
     f.pooler(true);
     f.stack.once("", task_head(c, f.kind, hidden, false)?);
     f.finish(false, false)
-}
-
-/// layoutlmv3: words, boxes and image patches in one encoder.
-pub fn layoutlmv3(source: &Source<'_>) -> Result<Parts> {
-    let c = source.root;
-    let mut f = form(source, Defaults { vocab: 50265, ..BERT })?;
-    f.embeddings(c.int("type_vocab_size", 2)?, true);
-    let hidden = f.d.hidden;
-    let table = c.int("max_2d_position_embeddings", 1024)?;
-    let (place, shape) = (c.int("coordinate_size", 128)?, c.int("shape_size", 128)?);
-    let block = [("x", place), ("y", place), ("h", shape), ("w", shape)]
-        .iter()
-        .fold(Block::new(), |block, (side, width)| block.embedding(&format!("{side}_position_embeddings"), Role::Position, table, *width));
-    f.stack.once("embeddings", block);
-    if c.bool("visual_embed", true)? {
-        let (image, patch) = (c.int("input_size", 224)?, c.divisor("patch_size", 16)?);
-        let side = image / patch;
-        let visual = Block::new()
-            .conv("patch_embed.proj", Role::Conv, &[hidden, c.int("num_channels", 3)?, patch, patch], true)
-            .param("cls_token", Role::Position, &[1, 1, hidden])
-            .param("pos_embed", Role::Position, &[1, mul(side, side).saturating_add(1), hidden])
-            .layer_norm("LayerNorm", hidden)
-            .layer_norm("norm", hidden);
-        f.stack.once("visual", visual);
-    }
-    f.stack.layers(f.d.layers, &Block::new().encoder_layer(hidden, f.d.intermediate));
-    let (flat, deep) = (c.int("rel_pos_bins", 32)?, c.int("rel_2d_pos_bins", 64)?);
-    let heads = f.d.heads;
-    let (relative, spatial) = (c.bool("has_relative_attention_bias", true)?, c.bool("has_spatial_attention_bias", true)?);
-    let block = Block::new().when(relative, |block| block.param("rel_pos_bias", Role::Position, &[heads, flat])).when(spatial, |block| {
-        block.param("rel_pos_x_bias", Role::Position, &[heads, deep]).param("rel_pos_y_bias", Role::Position, &[heads, deep])
-    });
-    f.stack.once("encoder", block);
-    if f.kind != Kind::Base {
-        // Token classifiers of many labels have a hidden layer.
-        let deep = f.kind != Kind::Token || super::labels(c)? >= 10;
-        let question = f.kind == Kind::Question;
-        let head = task_head(c, f.kind, hidden, deep)?;
-        f.stack.once("", head.when(question, |block| block.linear("classifier.dense", Role::TaskHead, hidden, hidden, true)));
-    }
-    let unsure = f.lm();
-    f.finish(false, unsure)
 }
 
 /// splinter: BERT without a pooler.

@@ -321,3 +321,12 @@ pub fn sarvam_moe(c: Section<'_>, request: Request) -> Result<Parts> {
     }
     Ok(stack.finish(Norm::Weight, false))
 }
+
+/// iquestcoder: Llama with other defaults.
+pub fn iquest(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([76800, 5120, 27648, 80, 40, 8, 128, 131_072], false);
+    let d = Dimensions::read(c, &default)?;
+    let bias = c.bool("attention_bias", false)?;
+    let dense = Dense { attention: d.attention().biases(bias, bias), mlp_bias: c.bool("mlp_bias", false)?, ..Dense::new(&d) };
+    dense.build(c, d, &default, request)
+}

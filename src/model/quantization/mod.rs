@@ -114,6 +114,17 @@ pub enum Scheme {
         bits: u64,
         /// Weights of a group; 0: one group a row.
         group: u64,
+        /// Whether zero points are stored beside the scales.
+        zeros: bool,
+        /// Whether the order of the columns is stored.
+        order: bool,
+    },
+    /// Integers of MLX: packed weights, a 16-bit scale and a 16-bit bias a group.
+    Mlx {
+        /// Bits of a weight.
+        bits: u64,
+        /// Weights of a group.
+        group: u64,
     },
     /// MXFP4: 4 bits, an 8-bit scale for 32 weights.
     Mxfp4,
@@ -160,7 +171,12 @@ impl Scheme {
             Scheme::Fp8Tensor { activations } => all + if activations { 8 } else { 4 },
             Scheme::Channel8 => all + o * 2,
             Scheme::Fbgemm => all + o * 2 + 4,
-            Scheme::Packed { bits: b, group } => (i * u128::from(b)).div_ceil(32) * 4 * o + o * groups(group) * 2 + 16,
+            Scheme::Packed { bits: b, group, zeros, order } => {
+                let packed = (i * u128::from(b)).div_ceil(32) * 4 * o + o * groups(group) * 2 + 16;
+                let zeros = if zeros { (o * u128::from(b)).div_ceil(32) * 4 * groups(group) } else { 0 };
+                packed + zeros + if order { i * 4 } else { 0 }
+            }
+            Scheme::Mlx { bits: b, group } => bits(b) + o * groups(group) * 4,
             Scheme::Mxfp4 => all.div_ceil(2) + all.div_ceil(32),
             Scheme::Nvfp4 => all.div_ceil(2) + all.div_ceil(16) + 8,
             Scheme::ScaleAndZero { bits: b, group } => bits(b) + all.div_ceil(u128::from(group.max(1))) * 4,
@@ -187,6 +203,10 @@ pub(super) enum Where {
     Experts,
     /// Modules by name.
     Named(Names),
+    /// Every matrix: linear weights, embeddings and routers.
+    Matrices,
+    /// The same, by name.
+    NamedMatrices(Names),
 }
 
 /// How the weights of a file are quantised.
@@ -221,14 +241,15 @@ impl Quantization {
 
     /// The scheme of one tensor at one index of its group.
     pub fn scheme(&self, group: &Group, tensor: &Tensor, index: u64) -> Option<Scheme> {
-        if !tensor.linear {
-            return None;
-        }
+        matrix(tensor)?;
         let name = names::of(group, tensor, index);
         if self.skip.matches(&name) {
             return None;
         }
         let applies = |place: &Where| match place {
+            Where::Matrices => true,
+            Where::NamedMatrices(list) => list.matches(&name),
+            _ if !tensor.linear => false,
             Where::Layers => tensor.role != Role::Head && tensor.role != Role::Embedding,
             Where::TextLayers => {
                 group.layer
@@ -242,6 +263,14 @@ impl Quantization {
             Where::Named(list) => list.matches(&name),
         };
         self.rules.iter().find(|(place, _)| applies(place)).map(|(_, scheme)| *scheme)
+    }
+}
+
+/// Rows and columns of what a format may store as a matrix.
+fn matrix(tensor: &Tensor) -> Option<(u64, u64)> {
+    match tensor.shape.as_slice() {
+        [rows, columns] if tensor.linear || matches!(tensor.role, Role::Embedding | Role::Router) => Some((*rows, *columns)),
+        _ => None,
     }
 }
 
@@ -263,7 +292,7 @@ pub fn stored_bytes(inventory: &Inventory, dtype: Dtype, quantization: Option<&Q
         for tensor in &group.tensors {
             let copies = u128::from(tensor.copies);
             let unquantised = plain(tensor.elements()).saturating_mul(copies);
-            let Some((out, input)) = tensor.out_in() else {
+            let Some((out, input)) = matrix(tensor) else {
                 sum = sum.saturating_add(unquantised.saturating_mul(u128::from(group.count())));
                 continue;
             };
@@ -291,6 +320,10 @@ mod tests {
         assert_eq!(Scheme::Bnb4 { double: false }.bytes(4096, 4096), n / 2 + 64 + n / 16);
         assert_eq!(Scheme::Fp8Block { rows: 128, columns: 128 }.bytes(4096, 4096), n + 32 * 32 * 4);
         assert_eq!(Scheme::Mxfp4.bytes(4096, 4096), n / 2 + n / 32);
+        assert_eq!(Scheme::Mlx { bits: 4, group: 64 }.bytes(4096, 4096), n / 2 + n / 64 * 4);
+        let packed = |zeros, order| Scheme::Packed { bits: 4, group: 128, zeros, order }.bytes(4096, 4096);
+        assert_eq!(packed(false, false), n / 2 + 32 * 4096 * 2 + 16);
+        assert_eq!(packed(true, true), n / 2 + 32 * 4096 * 2 + 16 + 32 * 4096 / 2 + 4096 * 4);
         assert_eq!(Scheme::Aqlm { books: 1, bits: 16, inputs: 8, outputs: 1 }.bytes(4096, 4096), n / 8 * 2 + 65536 * 8 * 2 + 2 * 4096);
     }
 }

@@ -3,6 +3,7 @@
 use super::names::Names;
 use super::{Quantization, Scheme, Where};
 use crate::model::config::{Result, Section};
+use crate::model::json::{Node, Value};
 
 /// Entries by which files leave modules out.
 const SKIP: &str =
@@ -14,6 +15,7 @@ pub fn read(root: Section<'_>) -> Result<Option<Quantization>> {
         own if !own.is_empty() => own,
         _ => root.section(crate::model::architectures::vlm::TEXT).section("quantization_config"),
     };
+    let c = if c.is_empty() { root.section("quantization") } else { c };
     if c.is_empty() {
         return Ok(None);
     }
@@ -25,9 +27,24 @@ pub fn read(root: Section<'_>) -> Result<Option<Quantization>> {
     let group = |default: u64| c.int("group_size|q_group_size", default).unwrap_or(0);
     let mut exact = true;
     let (rules, summary) = match method.as_str() {
-        "gptq" | "auto-round" | "autoround" | "intel/auto-round" | "marlin" | "gptq_marlin" => {
+        "gptq" | "auto-round" | "autoround" | "intel/auto-round" | "marlin" | "gptq_marlin" | "gptqmodel" => {
             let (bits, group) = (bits(4)?, group(128));
-            (vec![(Where::TextLayers, Scheme::Gptq { bits, group })], summary_of(bits, group))
+            let plain = if c.str("packing_format|backend").is_some_and(|name| name.contains("awq")) {
+                Scheme::Awq { bits, group }
+            } else {
+                Scheme::Gptq { bits, group }
+            };
+            let mut rules = modules_of_their_own(c, plain)?;
+            if c.bool("lm_head", false).unwrap_or(false) {
+                rules.push((Where::Named(Names::new(["lm_head"])), plain));
+            }
+            rules.push((Where::TextLayers, plain));
+            skip.extend(left_out(c));
+            (rules, summary_of(bits, group))
+        }
+        "mlx" => {
+            exact = root.section("vision_config|audio_config").is_empty();
+            mlx(c)?
         }
         "awq" | "awq_marlin" => {
             let (bits, group) = (bits(4)?, group(128));
@@ -80,7 +97,12 @@ pub fn read(root: Section<'_>) -> Result<Option<Quantization>> {
         "bitnet" => (vec![(Where::Layers, Scheme::Bitnet)], "2 bits, one scale a matrix".to_owned()),
         _ => return Ok(Some(unknown(method))),
     };
-    Ok(Some(Quantization { method, summary, exact, rules, skip: Names::new(skip) }))
+    // GPTQModel leaves modules out by expressions behind a minus.
+    let dynamic = c.section("dynamic");
+    let minus = |name: &str| name.strip_prefix("-:").map(|pattern| format!("re:{pattern}"));
+    let more: Vec<String> = dynamic.members().filter_map(|(name, _)| minus(name)).collect();
+    let skip = Names::new(skip.into_iter().chain(more.iter().map(String::as_str)));
+    Ok(Some(Quantization { method, summary, exact, rules, skip }))
 }
 
 /// The method, from its name or from keys that only one method has.
@@ -95,8 +117,59 @@ fn method(c: Section<'_>) -> String {
         ("load_in_8bit", "bitsandbytes"),
         ("w_bit", "awq"),
         ("desc_act", "gptq"),
+        ("group_size", "mlx"),
     ];
     by_keys.iter().find(|(key, _)| c.has(key)).map_or("unnamed", |(_, method)| *method).to_owned()
+}
+
+/// MLX: all matrices, embedding and head too; entries by the names of modules have their own bits.
+fn mlx(c: Section<'_>) -> Result<(Vec<(Where, Scheme)>, String)> {
+    let scheme = |c: Section<'_>, bits: u64, group: u64| -> Result<Scheme> {
+        let (bits, group) = (c.int("bits", bits)?, c.divisor("group_size", group)?);
+        Ok(match c.str("mode").unwrap_or("affine") {
+            "mxfp4" => Scheme::Mxfp4,
+            "nvfp4" => Scheme::Nvfp4,
+            _ => Scheme::Mlx { bits, group },
+        })
+    };
+    let (bits, group) = (c.int("bits", 4)?, c.int("group_size", 64)?);
+    let mut rules = Vec::new();
+    for (name, node) in c.members() {
+        if matches!(node.value, Value::Object(_)) {
+            rules.push((Where::NamedMatrices(Names::new([name])), scheme(Section::new(node), bits, group)?));
+        }
+    }
+    rules.push((Where::Matrices, scheme(c, 4, 64)?));
+    Ok((rules, summary_of(bits, group)))
+}
+
+/// Modules that GPTQModel's `dynamic` or AutoRound's `extra_config` give bits of their own.
+fn modules_of_their_own(c: Section<'_>, plain: Scheme) -> Result<Vec<(Where, Scheme)>> {
+    let (Scheme::Gptq { bits, group } | Scheme::Awq { bits, group }) = plain else {
+        return Ok(Vec::new());
+    };
+    let mut rules = Vec::new();
+    for (key, expression) in [("dynamic", true), ("extra_config", false)] {
+        for (name, node) in c.section(key).members() {
+            let own = Section::new(node);
+            // A minus leaves modules out, and so do 16 bits.
+            if name.starts_with("-:") || own.int("bits", bits)? >= 16 {
+                continue;
+            }
+            let (bits, group) = (own.int("bits", bits)?, own.int("group_size", group).unwrap_or(0));
+            let scheme = if matches!(plain, Scheme::Awq { .. }) { Scheme::Awq { bits, group } } else { Scheme::Gptq { bits, group } };
+            let pattern = name.strip_prefix("+:").unwrap_or(name);
+            let pattern = if expression { format!("re:{pattern}") } else { pattern.to_owned() };
+            rules.push((Where::Named(Names::new([pattern.as_str()])), scheme));
+        }
+    }
+    Ok(rules)
+}
+
+/// Modules that AutoRound's list leaves in 16 bits.
+fn left_out<'a>(c: Section<'a>) -> Vec<&'a str> {
+    let wide = |node: &Node| matches!(Section::new(node).int("bits", 0), Ok(bits) if bits >= 16);
+    c.section("extra_config").members().filter(|(_, node)| wide(node)).map(|(name, _)| name).collect()
 }
 
 /// A method whose format is not known: its bytes cannot be told.
@@ -182,6 +255,9 @@ fn scheme(weights: Section<'_>, activations: bool, modelopt: bool, format: &str)
     let float = weights.str("type").unwrap_or("int") == "float";
     let strategy = weights.str("strategy").unwrap_or(if modelopt { "tensor" } else { "channel" });
     let group = weights.int("group_size", 0).unwrap_or(0);
+    let zeros = !weights.bool("symmetric", true).unwrap_or(true);
+    let order = matches!(weights.str("actorder"), Some("group" | "dynamic"));
+    let packed = |bits: u64, group: u64| Scheme::Packed { bits, group, zeros, order };
     Ok(match (bits, float) {
         (4, true) if format.contains("mxfp4") || group == 32 => Scheme::Mxfp4,
         (4, true) => Scheme::Nvfp4,
@@ -189,11 +265,11 @@ fn scheme(weights: Section<'_>, activations: bool, modelopt: bool, format: &str)
             ("block", Some([rows, columns])) if *rows > 0 && *columns > 0 => Scheme::Fp8Block { rows: *rows, columns: *columns },
             ("block", _) => Scheme::Fp8Block { rows: 128, columns: 128 },
             ("tensor", _) => Scheme::Fp8Tensor { activations: activations && modelopt },
-            ("group", _) if group > 0 => Scheme::Packed { bits: 8, group },
-            _ if format == "pack-quantized" => Scheme::Packed { bits: 8, group: 0 },
+            ("group", _) if group > 0 => packed(8, group),
+            _ if format == "pack-quantized" => packed(8, 0),
             _ => Scheme::Channel8,
         },
-        (bits, _) => Scheme::Packed { bits, group },
+        (bits, _) => packed(bits, group),
     })
 }
 
@@ -205,7 +281,7 @@ fn quark(c: Section<'_>) -> Result<(Vec<(Where, Scheme)>, String)> {
     let group = weight.int("group_size", 0).unwrap_or(0);
     let scheme = match weight.str("qscheme").unwrap_or("") {
         _ if kind.contains("fp4") => Scheme::Mxfp4,
-        _ if kind.contains("int4") => Scheme::Packed { bits: 4, group },
+        _ if kind.contains("int4") => Scheme::Packed { bits: 4, group, zeros: false, order: false },
         "per_channel" => Scheme::Channel8,
         _ if kind.contains("fp8") || kind.contains("int8") => {
             Scheme::Fp8Tensor { activations: !global.section("input_tensors").is_empty() }

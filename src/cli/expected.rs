@@ -1,0 +1,100 @@
+//! What a memory plan expects of the run in a log, for the report and for JSON.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use crate::explain::expected::{self, Candidate, Copies, Expected, Fits, Origin, Part, is_model};
+use crate::files;
+use crate::log::Analysis;
+use crate::model::training::Task;
+use crate::text::Lines;
+
+/// Where configs of models are looked for.
+#[derive(Debug, Default)]
+pub struct Configs {
+    named: Option<Candidate>,
+    workspaces: Vec<PathBuf>,
+}
+
+impl Configs {
+    /// The config that the user named, else those beside each log and in the workspace.
+    ///
+    /// # Errors
+    /// When the named file cannot be read or is no model's config.
+    pub fn new(named: Option<&Path>, workspace: &Path) -> Result<Configs, String> {
+        let workspaces = workspace.canonicalize().into_iter().collect();
+        let Some(path) = named else { return Ok(Configs { named: None, workspaces }) };
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()))?;
+        if !is_model(&text) {
+            return Err(format!("{}: is no config of a model that can be counted; `trainwreck fit` says why", path.display()));
+        }
+        Ok(Configs { named: Some(Candidate { origin: Origin::Named, text }), workspaces })
+    }
+
+    /// What is expected of a finding of a log; none where it is no device out-of-memory error or no model is known.
+    pub fn expected(&self, log: Option<&Path>, analysis: &Analysis, finding: usize, lines: &dyn Lines) -> Option<Expected> {
+        let finding = analysis.findings.get(finding)?;
+        expected::of_finding(analysis, finding, lines, self.named.as_ref(), &|| self.beside(log))
+    }
+
+    fn beside(&self, log: Option<&Path>) -> Vec<Candidate> {
+        let Some(log) = log.and_then(|log| log.canonicalize().ok()) else { return Vec::new() };
+        let found = files::configs_beside(&log, &self.workspaces).into_iter();
+        found.map(|(name, text)| Candidate { origin: Origin::Beside(name), text }).collect()
+    }
+}
+
+/// The object `plan` of a story.
+pub fn json(expected: &Expected) -> Json {
+    let part = |part: &Part| json!({"name": part.name, "low": part.low, "high": part.high});
+    let (origin, line) = match &expected.origin {
+        Origin::Printed(line) => ("printed", Some(line + 1)),
+        Origin::Arguments(line) => ("arguments", Some(line + 1)),
+        Origin::Beside(_) => ("beside", None),
+        Origin::Named => ("named", None),
+    };
+    let facts =
+        expected.run.read.iter().map(|fact| json!({"name": fact.name, "value": fact.value.replace(',', ""), "line": fact.line + 1}));
+    let setup = expected.run.setups.first();
+    let whole = expected.whole.as_ref();
+    json!({
+        "model": {
+            "architecture": expected.architecture,
+            "parameters": expected.parameters,
+            "exact": expected.exact,
+            "origin": origin,
+            "line": line,
+        },
+        "task": expected.run.task.map(|task| match task {
+            Task::Inference => "inference",
+            Task::Full => "full",
+            Task::Lora => "lora",
+            Task::Qlora => "qlora",
+        }),
+        "batch": setup.filter(|_| expected.run.has_batch).map(|setup| setup.batch),
+        "seq": setup.filter(|_| expected.run.has_length).map(|setup| setup.seq),
+        "read": facts.collect::<Vec<_>>(),
+        "assumed": expected.run.assumed,
+        "missing": expected.run.missing,
+        "complete": whole.is_some(),
+        "terms": whole.map_or(&expected.states, |whole| &whole.parts).iter().map(part).collect::<Vec<_>>(),
+        "largest_term": whole.and_then(|whole| whole.largest),
+        "allocated_low": whole.map(|whole| whole.allocated.low),
+        "allocated_high": whole.map(|whole| whole.allocated.high),
+        "total_bytes": whole.and_then(|whole| whole.middle),
+        "total_low": whole.map(|whole| whole.total.low),
+        "total_high": whole.map(|whole| whole.total.high),
+        "card_bytes": expected.card,
+        "fits": whole.and_then(|whole| whole.fits).map(|fits| match fits {
+            Fits::Yes => "yes",
+            Fits::No => "no",
+            Fits::Open => "open",
+        }),
+        "max_batch": whole.and_then(|whole| whole.max_batch),
+        "twice_the_weights": expected.copies.map(|copies| match copies {
+            Copies::Two => "two-copies",
+            Copies::TwoOrWide => "two-copies-or-32-bits",
+        }),
+    })
+}

@@ -1,0 +1,71 @@
+//! The place of a finding in the story, in words: what it explains or follows from, how often it came, what became of it.
+
+use super::texts::{Language, fill, text};
+use super::{attempts, collective_sentences, divergence_sentence, ranges};
+use crate::log::Analysis;
+use crate::log::collectives;
+use crate::log::vocabulary::{Kind, Outcome, Role};
+
+/// What part a finding plays, in a sentence or two.
+pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language) -> String {
+    let story = &analysis.story;
+    let Some(group) = story.group_of(index) else { return String::new() };
+    let finding = &analysis.findings[index];
+    let line = |i: usize| (analysis.findings[i].span.line + 1).to_string();
+    let count = group.members.len().to_string();
+    let ranks = ranges(&group.ranks);
+    let mut out = Vec::new();
+    if let Some(again) = attempts::started_again(analysis, group, language) {
+        out.push(again);
+    } else if group.went_on {
+        let key = if group.outcome == Outcome::Recovered { "story.recovered" } else { "story.went-on" };
+        out.push(text(language, key).to_owned());
+    } else {
+        match (finding.role, story.root) {
+            (Role::RootCause, _) => {
+                out.push(text(language, "story.root").to_owned());
+                out.extend(attempts::of_root(analysis, index, language).map(|said| format!("{said}.")));
+            }
+            (Role::Consequence | Role::Confirmation | Role::Repeat, Some(root)) if !group.members.contains(&root) => {
+                out.push(fill(
+                    language,
+                    "story.consequence",
+                    &[("line", line(root)), ("title", analysis.findings[root].title.to_string())],
+                ));
+            }
+            (Role::Consequence, None) => out.push(text(language, "story.no-root").to_owned()),
+            _ => {}
+        }
+    }
+    let many = group.members.len() > 1;
+    let key = match (many, index == group.lead, group.ranks.len() > 1) {
+        (false, ..) => "",
+        (true, true, false) => "story.group",
+        (true, true, true) => "story.group-ranks",
+        (true, false, false) => "story.repeat",
+        (true, false, true) => "story.repeat-ranks",
+    };
+    if !key.is_empty() {
+        out.push(fill(language, key, &[("line", line(group.lead)), ("count", count), ("ranks", ranks)]));
+    }
+    if finding.kind == Kind::Nccl
+        && finding.number("seq").is_some()
+        && let Some(collective) = collectives::read(&analysis.findings, &[])
+    {
+        out.extend(collective_sentences(&collective, language));
+    }
+    if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
+        match (onset.last_finite_step, onset.last_finite_line) {
+            (Some(step), Some(at)) => {
+                out.push(fill(language, "story.onset", &[("step", step.to_string()), ("line", (at + 1).to_string())]))
+            }
+            (None, Some(at)) => out.push(fill(language, "story.onset-line", &[("line", (at + 1).to_string())])),
+            _ => {}
+        }
+        if let Some(divergence) = &onset.divergence {
+            let line = fill(language, "post.line", &[("line", (divergence.line + 1).to_string())]);
+            out.push(format!("{}.", divergence_sentence(divergence, &line, language)));
+        }
+    }
+    out.join(" ")
+}

@@ -1,0 +1,234 @@
+//! Attempts: where a run that failed was started again in the same log.
+//!
+//! A restart is seen only behind a failure: the line of torchrun's agent, or a step counter that falls back (or goes on)
+//! behind a line that resumes from a checkpoint, or that falls back once a launcher or scheduler has ended the run. A
+//! counter that merely starts again, as batches do in each epoch, is no restart.
+
+use super::finding::Finding;
+use super::progress::Steps;
+use super::vocabulary::{Cause, Kind, Role, Severity};
+use crate::text::floor_border;
+
+/// One start of the run, with what ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// First line, 0-based.
+    pub first_line: usize,
+    /// Last line, 0-based.
+    pub last_line: usize,
+    /// The finding that explains its end.
+    pub root: Option<usize>,
+    /// The last step reported before its end.
+    pub last_step: Option<u64>,
+}
+
+/// Attempts of one log.
+const MOST_ATTEMPTS: usize = 64;
+/// Lines read below a failure for a restart ...
+const AFTER_LINES: usize = 4000;
+/// ... and in the whole text.
+const MOST_LINES: usize = 100_000;
+/// Lines read above a place for the last step.
+const STEP_LINES: usize = 2000;
+/// Bytes of a line that are looked at.
+const MOST_BYTES: usize = 1024;
+
+/// Lower-case words of a line that takes up an earlier state.
+const RESUMES: [&str; 12] = [
+    "resuming from",
+    "resuming training",
+    "resume from",
+    "resumed from",
+    "resumed epoch",
+    "continuing training from",
+    "restored all states from",
+    "restoring states from",
+    "restored from checkpoint",
+    "successfully loaded checkpoint",
+    "loading the checkpoint",
+    "loaded checkpoint",
+];
+
+/// The lines at which later attempts begin, rising. `findings` carry the severities of their pages.
+pub(super) fn starts(findings: &[Finding], steps: &Steps<'_>) -> Vec<usize> {
+    let mut search = Search { steps, starts: Vec::new(), open: None, restart: None, left: MOST_LINES };
+    for finding in findings {
+        if is_restart(finding) {
+            search.read_to(finding.span.line);
+            search.restart(finding);
+        } else if finding.severity != Severity::Info && !matches!(finding.kind, Kind::Report | Kind::Leak) {
+            search.read_to(finding.span.line);
+            search.failure(finding);
+        }
+        if search.starts.len() + 1 >= MOST_ATTEMPTS {
+            return search.starts;
+        }
+    }
+    search.read_to(steps.count());
+    search.starts
+}
+
+/// The attempts that begin at these lines; none when the run was started only once. Their roots are not known yet.
+pub(super) fn of(starts: &[usize], count: usize) -> Vec<Attempt> {
+    if starts.is_empty() {
+        return Vec::new();
+    }
+    let firsts = std::iter::once(0).chain(starts.iter().copied());
+    let ends = starts.iter().copied().chain(std::iter::once(count));
+    firsts
+        .zip(ends)
+        .map(|(first_line, end)| Attempt { first_line, last_line: end.saturating_sub(1), root: None, last_step: None })
+        .collect()
+}
+
+/// The last step reported in `[first, until]`, near its end.
+pub(super) fn last_step(first: usize, until: usize, steps: &Steps<'_>) -> Option<u64> {
+    (first.max(until.saturating_sub(STEP_LINES))..=until).rev().find_map(|i| steps.at(i)?.step)
+}
+
+/// Attempts that the same failure ended, and the steps at which it did, in order; `None` when no other attempt ended so.
+pub fn same_failure(attempts: &[Attempt], findings: &[Finding], root: usize) -> Option<(usize, Vec<u64>)> {
+    let same = |other: usize| (&findings[other].rule, findings[other].cause) == (&findings[root].rule, findings[root].cause);
+    let ended: Vec<&Attempt> = attempts.iter().filter(|attempt| attempt.root.is_some_and(same)).collect();
+    let steps: Vec<u64> = ended.iter().filter_map(|attempt| attempt.last_step).collect();
+    (ended.len() > 1).then(|| (ended.len(), if steps.len() == ended.len() { steps } else { Vec::new() }))
+}
+
+/// Does this line say that the run is started again?
+fn is_restart(finding: &Finding) -> bool {
+    finding.kind == Kind::Launch && finding.cause == Cause::Retry
+}
+
+/// Does it say that the run as a whole has ended?
+fn ends_the_run(finding: &Finding) -> bool {
+    let stopped = matches!(finding.cause, Cause::Preemption | Cause::NodeFailure | Cause::TimeLimit | Cause::Cancelled);
+    stopped || (finding.kind == Kind::Launch && matches!(finding.role, Role::Consequence | Role::Confirmation))
+}
+
+struct Search<'s> {
+    steps: &'s Steps<'s>,
+    starts: Vec<usize>,
+    open: Option<Open>,
+    /// The last restart's message, and whether a failure followed it.
+    restart: Option<(String, bool)>,
+    left: usize,
+}
+
+/// A failure that no step line has followed so far.
+struct Open {
+    last_step: Option<u64>,
+    resumes: Option<usize>,
+    ended: bool,
+    /// The line below its last finding.
+    below: usize,
+}
+
+impl Search<'_> {
+    fn failure(&mut self, finding: &Finding) {
+        if let Some((_, failed)) = &mut self.restart {
+            *failed = true;
+        }
+        let first = self.starts.last().copied().unwrap_or(0);
+        let line = finding.span.line;
+        let open = self.open.get_or_insert_with(|| {
+            let last_step = (line > 0).then(|| last_step(first, line - 1, self.steps)).flatten();
+            Open { last_step, resumes: None, ended: false, below: 0 }
+        });
+        open.ended |= ends_the_run(finding);
+        open.below = open.below.max(finding.span.end_line + 1);
+    }
+
+    /// The agent of each node announces the same restart.
+    fn restart(&mut self, finding: &Finding) {
+        let again = self
+            .restart
+            .as_ref()
+            .is_some_and(|(message, failed)| !failed || (*message == finding.message && finding.number("left").is_some()));
+        if !again {
+            self.starts.push(finding.span.end_line + 1);
+        }
+        self.restart = Some((finding.message.clone(), false));
+        self.open = None;
+    }
+
+    /// Reads on below the last failure, up to this line.
+    fn read_to(&mut self, until: usize) {
+        let Some(open) = &mut self.open else { return };
+        for i in open.below..until.min(open.below + AFTER_LINES) {
+            if self.left == 0 {
+                return;
+            }
+            self.left -= 1;
+            let Some(step) = self.steps.at(i).and_then(|now| now.step) else {
+                if open.resumes.is_none() && resumes(&self.steps.lines.line(i)) {
+                    open.resumes = Some(i);
+                }
+                continue;
+            };
+            let fell = open.last_step.is_some_and(|last| step < last);
+            let start = open.resumes.or((fell && open.ended).then_some(open.below));
+            if let Some(start) = start.filter(|start| self.starts.last().is_none_or(|last| start > last)) {
+                self.starts.push(start);
+                self.restart = None;
+            }
+            self.open = None;
+            return;
+        }
+        open.below = until.max(open.below);
+    }
+}
+
+fn resumes(line: &str) -> bool {
+    let head = line[..floor_border(line, MOST_BYTES)].to_ascii_lowercase();
+    RESUMES.iter().any(|words| head.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::log::rules::Rules;
+    use crate::log::{Analysis, analyze};
+
+    const OOM: &str = "[rank1]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 1 has a total capacity of 79.15 GiB of which 1.12 GiB is free. Including non-PyTorch memory, this process has 78.02 GiB memory in use. Of the allocated memory 74.91 GiB is allocated by PyTorch, and 1.21 GiB is reserved by PyTorch but unallocated.\n";
+
+    fn steps(from: u32, to: u32) -> String {
+        (from..=to).map(|step| format!("step {step} loss 2.{step}\n")).collect()
+    }
+
+    fn told(text: &str) -> Analysis {
+        analyze(text, &Rules::builtin())
+    }
+
+    #[test]
+    fn a_resumed_run_has_two_attempts() {
+        let text = format!("{}{OOM}Resuming from checkpoint /home/user/ckpt-40\n{}{OOM}", steps(30, 45), steps(41, 47));
+        let analysis = told(&text);
+        let attempts = &analysis.story.attempts;
+        assert_eq!(attempts.len(), 2, "{attempts:?}");
+        assert_eq!((attempts[0].first_line, attempts[0].last_line, attempts[0].last_step), (0, 16, Some(45)));
+        assert_eq!((attempts[1].first_line, attempts[1].last_step), (17, Some(47)));
+        assert_eq!(analysis.story.root, Some(1));
+        assert_eq!(super::same_failure(attempts, &analysis.findings, 1), Some((2, vec![45, 47])));
+    }
+
+    #[test]
+    fn the_agent_restarts_before_any_step() {
+        let again =
+            "INFO:torch.distributed.elastic.agent.server.api:[default] Worker group FAILED. 1/1 attempts left; will restart worker group\n";
+        // Two nodes announce one restart.
+        let text = format!("{OOM}{again}{again}{OOM}");
+        let analysis = told(&text);
+        assert_eq!(analysis.story.attempts.len(), 2, "{:?}", analysis.story.attempts);
+        assert_eq!(analysis.findings[analysis.story.root.unwrap()].span.line, 3);
+        // Nothing follows the restart: the failure above it still explains the log.
+        let text = format!("{OOM}{again}");
+        assert_eq!(told(&text).story.root, Some(0));
+    }
+
+    #[test]
+    fn an_epoch_is_no_attempt() {
+        let text = format!("{}{OOM}epoch 2\n{}{OOM}", steps(30, 45), steps(1, 20));
+        assert!(told(&text).story.attempts.is_empty());
+        let text = format!("{}Resuming from checkpoint /home/user/ckpt-40\n{}", steps(30, 45), steps(41, 47));
+        assert!(told(&text).story.attempts.is_empty());
+    }
+}

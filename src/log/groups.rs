@@ -1,0 +1,104 @@
+//! Findings to groups: one event on many ranks or steps is one group; what progress follows is over.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::aftermath::{STEPS_ONWARD, went_on};
+use super::finding::Finding;
+use super::progress::Steps;
+use super::story::Group;
+use super::uncaught;
+use super::vocabulary::{Cause, Kind, Severity};
+use crate::text::Lines;
+
+/// Lines of a launcher's summary that are looked through.
+const SUMMARY_LINES: usize = 4000;
+/// Candidates whose aftermath is looked at.
+const MOST_CANDIDATES: usize = 64;
+
+/// Findings of one rule and cause are one event, unless the run went on in between.
+pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut of_event: HashMap<(usize, EventKey<'_>), usize> = HashMap::new();
+    let attempt_of = |finding: &Finding| starts.partition_point(|&start| start <= finding.span.line);
+    for (i, finding) in findings.iter().enumerate() {
+        match of_event.entry((attempt_of(finding), event_key(finding))) {
+            Entry::Occupied(group) => groups[*group.get()].members.push(i),
+            Entry::Vacant(place) => {
+                place.insert(groups.len());
+                groups.push(Group { lead: i, members: vec![i], attempt: attempt_of(finding), ..Group::default() });
+            }
+        }
+    }
+    let mut out = Vec::with_capacity(groups.len());
+    for (nth, group) in groups.into_iter().enumerate() {
+        let lead = &findings[group.lead];
+        let loud = (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
+        let split = if loud { split_where_it_went_on(&group, findings, starts, steps) } else { vec![group] };
+        out.extend(split);
+    }
+    for group in &mut out {
+        group.lead = lead_of_summary(group, findings, steps.lines).unwrap_or(group.lead);
+        group.ranks = group.members.iter().filter_map(|&i| findings[i].rank).collect();
+        group.ranks.sort_unstable();
+        group.ranks.dedup();
+    }
+    out.sort_by_key(|group| group.lead);
+    out
+}
+
+/// torchrun lists the other failures first and the first failure last, under a heading of its own.
+fn lead_of_summary(group: &Group, findings: &[Finding], lines: &dyn Lines) -> Option<usize> {
+    let first = findings[group.lead].span.line;
+    let last = findings[*group.members.last()?].span.line.min(first + SUMMARY_LINES);
+    if first == last || !["exitcode  : ", "traceback : "].iter().any(|field| lines.line(first).contains(field)) {
+        return None;
+    }
+    let heading = (first..last).find(|&i| lines.line(i).contains("Root Cause (first observed failure)"))?;
+    group.members.iter().copied().find(|&i| findings[i].span.line > heading)
+}
+
+/// What makes two findings one event: rule, cause, severity, a number and a message where they tell events apart.
+type EventKey<'f> = (&'f str, Cause, Severity, Option<u64>, &'f str);
+
+fn event_key(f: &Finding) -> EventKey<'_> {
+    if is_non_finite(f) {
+        // Non-finite values in the loss, in the gradient and in their hooks are one event.
+        return ("non-finite", Cause::NanOnset, Severity::Error, None, "");
+    }
+    if f.kind == Kind::Nan {
+        return ("overflow", f.cause, f.severity, None, "");
+    }
+    // Reports with different numbers are different reports; Xids of one page are told apart by their number (a page of
+    // another name is about one Xid, which its other wordings do not print).
+    let xid = f.number("xid").filter(|_| f.rule.starts_with("xid")).map(|number| number.value.as_f64().to_bits());
+    // So are exceptions with different texts.
+    let told_apart = f.kind == Kind::Report || (f.kind == Kind::Crash && f.cause == Cause::Exception);
+    (&f.rule, f.cause, f.severity, xid, if told_apart { &f.message } else { "" })
+}
+
+pub(super) fn is_non_finite(f: &Finding) -> bool {
+    f.kind == Kind::Nan && matches!(f.cause, Cause::NanOnset | Cause::NanOngoing)
+}
+
+/// An event that progress follows is over; the next one of its kind is a new event.
+fn split_where_it_went_on(group: &Group, findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -> Vec<Group> {
+    let mut out: Vec<Group> = Vec::new();
+    let mut members = Vec::new();
+    // Steps of the next attempt are not of this one.
+    let end = starts.get(group.attempt).copied().unwrap_or(usize::MAX);
+    for (k, &i) in group.members.iter().enumerate() {
+        members.push(i);
+        let next = group.members.get(k + 1).map(|&n| findings[n].span.line);
+        let here = findings[i].span.end_line;
+        let far = next.is_none_or(|next| next > here + STEPS_ONWARD);
+        if far && went_on(steps, here, next.unwrap_or(end)) {
+            let members = std::mem::take(&mut members);
+            out.push(Group { lead: members[0], members, went_on: true, attempt: group.attempt, ..Group::default() });
+        }
+    }
+    if !members.is_empty() {
+        out.push(Group { lead: members[0], members, attempt: group.attempt, ..Group::default() });
+    }
+    out
+}
