@@ -6,6 +6,7 @@ mod common;
 use common::{Client, range};
 use serde_json::{Value, json};
 use trainwreck::explain::config::{self, MOST_CHARACTERS, Outcome};
+use trainwreck::model::checks::Around;
 
 /// Whatever the file is called.
 const FILE: &str = "file:///home/user/llama-8b/config-copy.json";
@@ -62,7 +63,10 @@ fn a_config_has_hints_hovers_and_a_lens() {
     assert_eq!(lines(&mut client, FILE), owned(&SHOWN));
     let end = LLAMA.lines().nth(8).unwrap().len() as u64;
     assert_eq!(hints(&mut client, FILE)[1].1, end, "behind the comma, at the end of the line");
-    assert_eq!(titles(&mut client, FILE), ["8.03 B parameters", "weights 14.96 GiB", "KV 1 GiB at 8k context"]);
+    let over = titles(&mut client, FILE);
+    assert_eq!(over[..3], ["8.03 B parameters", "weights 14.96 GiB", "KV 1 GiB at 8k context"]);
+    assert!(over[3].starts_with("inference, 8,192 tokens · ") && over[3].ends_with(" · fits 24 GB cards and larger"), "{over:?}");
+    assert_eq!(over[6..], ["change GPU", "change task"]);
 
     let kv = hover(&mut client, 8, 5);
     assert!(kv.contains("32 layers × 2 (keys and values) × 8 KV heads × 128 × 2 bytes = 131,072 bytes (128 KiB)"), "{kv}");
@@ -83,7 +87,7 @@ fn while_the_json_is_broken_the_hints_stay_with_their_lines() {
     assert_eq!(client.diagnostics(FILE, 2), Vec::<Value>::new());
     let moved: Vec<(u64, String)> = owned(&SHOWN).into_iter().map(|(line, text)| (line + 1, text)).collect();
     assert_eq!(lines(&mut client, FILE), moved);
-    assert_eq!(titles(&mut client, FILE).len(), 3);
+    assert_eq!(titles(&mut client, FILE).len(), 8);
     assert_eq!(client.hover(FILE, 9, 5), Value::Null);
     // A line goes while it is still broken: its hint goes too.
     client.change(FILE, 3, json!([{"range": range((9, 0), (10, 0)), "text": ""}]));
@@ -116,7 +120,11 @@ fn what_is_wrong_is_marked_at_its_key() {
         let marks = client.diagnostics(FILE, version);
         assert_eq!(marks.len(), 1, "{code}: {marks:?}");
         assert_eq!((&marks[0]["code"], &marks[0]["range"]["start"]["line"]), (&json!(code), &json!(line)));
-        assert!(marks[0].get("codeDescription").is_none());
+        let link = marks[0]["codeDescription"]["href"].as_str().unwrap();
+        assert!(link.ends_with(&format!("/src/explain/config/pages/{code}.md")), "{link}");
+        let start = &marks[0]["range"]["start"];
+        let text = client.hover(FILE, line, start["character"].as_u64().unwrap() as usize)["contents"]["value"].to_string();
+        assert!(text.contains("What to do") && text.contains(&format!("trainwreck explain {code}")), "{text}");
         assert!(marks[0]["message"].as_str().unwrap().split(". ").count() >= 3, "what, why, what to do");
     }
     assert_eq!(client.shut_down(), Some(0));
@@ -160,7 +168,7 @@ fn configs_that_work_have_short_hints_and_no_marks() {
         let Outcome::Config(view) = config::read(&text) else {
             panic!("{} is a config", path.display());
         };
-        assert_eq!(view.marks(), [], "{}", path.display());
+        assert_eq!(view.marks(&Around::default()), [], "{}", path.display());
         assert!(!view.lens().is_empty());
         for hint in view.hints() {
             assert!(hint.text.chars().count() < MOST_CHARACTERS, "{}: {}", path.display(), hint.text);
@@ -200,7 +208,7 @@ fn no_text_is_too_strange() {
     ];
     for text in strange {
         let Outcome::Config(view) = config::read(text) else { continue };
-        let _ = (view.hints(), view.lens(), view.marks());
+        let _ = (view.hints(), view.lens(), view.marks(&Around::default()));
         for at in 0..=text.len() + 1 {
             let _ = view.hover(at);
         }

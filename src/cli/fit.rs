@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::cards::Card;
 use super::fit_flags::Flags;
 use super::{fit_json, fit_table};
 use crate::explain::seen;
+use crate::gpu::cards::Card;
 use crate::log::analyze;
 use crate::log::rules::Rules;
 use crate::{files, model};

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::cards::{Card, card, classes};
+use crate::gpu::cards::{Card, card, classes};
 use crate::model::gguf::Mix;
 use crate::model::quantization::{Dtype, Scheme};
 use crate::model::training::setup::Held;
@@ -272,7 +272,7 @@ impl Flags {
         if self.gpu.is_empty() {
             return Ok(classes());
         }
-        self.gpu.iter().map(|name| card(name.trim())).collect()
+        self.gpu.iter().map(|name| card(name.trim()).map_err(|why| format!("--gpu {why}"))).collect()
     }
 }
 

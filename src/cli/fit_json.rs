@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::cards::Card;
+use crate::gpu::cards::Card;
 use crate::model::fit::{self, Verdict};
 use crate::model::plan::{self, Plan};
 use crate::model::training::{Certainty, Setup};

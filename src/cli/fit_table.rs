@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::cards::Card;
 use super::fit_json::verdict;
+use crate::gpu::cards::Card;
 use crate::log::units::grouped;
 use crate::model::plan::{self, Plan};
 use crate::model::training::{Checkpointing, Engine, Setup, Task};

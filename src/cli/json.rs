@@ -137,6 +137,14 @@ pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
             "onset": onset,
             "collective": collectives::read(&analysis.findings, &[]).as_ref().map(collective_object),
             "attempts": attempts,
+            "memory": story.memory.map(|m| json!({
+                "only_reserved": m.only_reserved,
+                "first_line": m.first_line + 1,
+                "last_line": m.last_line + 1,
+                "first": m.first,
+                "last": m.last,
+                "a_step": m.a_step,
+            })),
             "last_step": story.last_step.map(|(step, line)| json!({"step": step, "line": line + 1})),
         },
     })

@@ -1,6 +1,5 @@
 //! The terminal's face. One file a command, one file an output format.
 
-pub mod cards;
 pub mod check;
 pub mod expected;
 pub mod fit;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 
 use crate::explain;
+use crate::explain::config::pages;
 use crate::files;
 use crate::log::analyze;
 use crate::log::rules::{Rules, excerpts};
@@ -63,6 +64,11 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
                 writeln!(out, "{:<28} {:<10} {:<8} {}", front.id, front.kind, front.severity, front.title)?;
             }
         }
+        for page in pages::all() {
+            if [&page.id, &page.title].iter().any(|text| text.to_lowercase().contains(&wanted)) {
+                writeln!(out, "{:<28} {:<10} {:<8} {}", page.id, "config", page.severity, page.title)?;
+            }
+        }
     }
     for problem in &problems {
         writeln!(anstream::stderr(), "{problem}")?;
@@ -75,6 +81,11 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
 /// # Errors
 /// When standard output cannot be written.
 pub fn explain(args: &ExplainArgs) -> anyhow::Result<i32> {
+    // Marks on configs have pages too, without a pattern.
+    if let Some(page) = pages::page(&args.rule) {
+        write!(anstream::stdout(), "{}", page.markdown())?;
+        return Ok(0);
+    }
     let (rules, _) = files::load_rules(&[workspace(&args.workspace)]);
     let shown = super::printable_line(&args.rule);
     let candidates = candidates(&args.rule, &rules);

@@ -3,12 +3,14 @@
 //! Everything is drawn from one [`View`] of a text. A text that is no JSON, or JSON of another kind, has none. Places
 //! are byte ranges of that text. Limit: a text above [`MOST_BYTES`] is not looked at.
 
+pub mod budget;
 mod contribution;
 mod fits;
 mod hints;
 mod hover;
 pub mod keys;
 mod marks;
+pub mod pages;
 
 use std::ops::Range;
 
@@ -16,12 +18,14 @@ use super::seen::Card;
 use super::texts::{Language, fill};
 use crate::log::units;
 use crate::model::architectures::decoder::keys as spellings;
+use crate::model::checks::Around;
 use crate::model::config::{ConfigError, Section};
 use crate::model::documents::{self, Document};
 use crate::model::json::{self, Node};
 use crate::model::kv_cache::{self, Engine};
 use crate::model::{self, Model};
 
+pub use budget::Choice;
 pub use hints::{Hint, MOST_CHARACTERS};
 pub use hover::KeyText;
 pub use marks::Mark;
@@ -91,14 +95,19 @@ impl View {
         fits::lens(self, card)
     }
 
+    /// Whether the usual tasks fit, one line each.
+    pub fn tasks(&self, choice: &Choice) -> Vec<String> {
+        budget::lines(self, choice)
+    }
+
     /// What a key means here, for the key or value at a byte of the text.
     pub fn hover(&self, at: usize) -> Option<KeyText> {
         hover::at(self, at)
     }
 
-    /// What is wrong.
-    pub fn marks(&self) -> Vec<Mark> {
-        marks::of(self)
+    /// What is wrong, also beside the index of weights and a card of so many bytes.
+    pub fn marks(&self, around: &Around<'_>) -> Vec<Mark> {
+        marks::of(self, around)
     }
 
     /// The object that describes the language model: the file itself, or the part of it that does.

@@ -127,6 +127,21 @@ fn has_placeholder(text: &str) -> bool {
     text.split('{').skip(1).any(|rest| rest.split_once('}').is_some_and(|(name, _)| is_name(name)))
 }
 
+/// Splits prose behind its first sentence.
+pub fn split_sentence(prose: &str) -> (&str, &str) {
+    let end = prose
+        .match_indices(['.', '!', '?'])
+        .map(|(at, _)| at + 1)
+        .find(|&at| prose[at..].starts_with([' ', '\n']) && !prose[..at].ends_with("e.g.") && !prose[..at].ends_with("i.e."))
+        .unwrap_or(prose.len());
+    (prose[..end].trim(), prose[end..].trim())
+}
+
+/// The first sentence of prose.
+pub fn first_sentence(prose: &str) -> &str {
+    split_sentence(prose).0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

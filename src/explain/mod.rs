@@ -10,10 +10,9 @@ pub mod markdown;
 mod place;
 pub mod post_mortem;
 pub mod seen;
+mod sentences;
 pub mod texts;
 
-use crate::log::collectives::Collective;
-use crate::log::divergence::{Divergence, Quantity};
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::rules::{Page, Rules};
 use crate::log::units::{self, Unit, Value};
@@ -29,8 +28,6 @@ const MOST_RANGES: usize = 12;
 
 /// Ranks that must report a timeout before the silence of another one says something.
 const LEAST_REPORTERS: usize = 3;
-/// Different calls of a desynchronised collective that are named.
-const MOST_CALLS: usize = 3;
 /// Bytes of a line that are underlined at most.
 const MOST_MARKED: usize = 120;
 
@@ -145,13 +142,13 @@ fn answer(finding: &Finding, page: &Page, language: Language) -> String {
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => device_oom::verdict(oom, language).swap_remove(0),
         Some(Verdict::TensorShape(tensor)) => tensor_sentence(tensor, language),
-        None => markdown::values(first_sentence(page.section("What it means")).0, finding),
+        None => markdown::values(markdown::split_sentence(page.section("What it means")).0, finding),
     }
 }
 
 fn rest_of_meaning(page: &Page, finding: &Finding) -> Option<String> {
     let meaning = page.section("What it means");
-    let rest = if finding.verdict.is_some() { meaning } else { first_sentence(meaning).1 };
+    let rest = if finding.verdict.is_some() { meaning } else { markdown::split_sentence(meaning).1 };
     (!rest.is_empty()).then(|| markdown::values(rest, finding))
 }
 
@@ -192,60 +189,6 @@ fn decimal(bytes: u64) -> String {
         b if b >= 1e3 => format!("{:.1} kB", b / 1e3),
         b => format!("{b:.0} bytes"),
     }
-}
-
-/// Splits prose behind its first sentence.
-fn first_sentence(prose: &str) -> (&str, &str) {
-    let end = prose
-        .match_indices(['.', '!', '?'])
-        .map(|(at, _)| at + 1)
-        .find(|&at| prose[at..].starts_with([' ', '\n']) && !prose[..at].ends_with("e.g.") && !prose[..at].ends_with("i.e."))
-        .unwrap_or(prose.len());
-    (prose[..end].trim(), prose[end..].trim())
-}
-
-/// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself.
-pub fn collective_sentences(collective: &Collective, language: Language) -> Vec<String> {
-    let mut out = Vec::new();
-    let seq = ("seq", collective.seq.to_string());
-    let waiting = collective.waiting();
-    let op = collective.calls.first().map_or_else(String::new, |(call, _)| call.op.clone());
-    if collective.is_desynchronised() {
-        let calls: Vec<String> = collective
-            .calls
-            .iter()
-            .take(MOST_CALLS)
-            .map(|(call, ranks)| {
-                let values = [("op", call.op.clone()), ("ranks", ranges(ranks)), ("numel", call.numel.map_or(0, |n| n.0).to_string())];
-                fill(language, if call.numel.is_some() { "collective.call-size" } else { "collective.call" }, &values)
-            })
-            .collect();
-        out.push(fill(language, "collective.desync", &[seq.clone(), ("calls", calls.join("; "))]));
-    }
-    if !collective.missing.is_empty() {
-        let values = [seq.clone(), ("op", op), ("ranks", ranges(&waiting)), ("missing", ranges(&collective.missing))];
-        out.push(fill(language, "collective.missing", &values));
-    }
-    if !collective.behind.is_empty() && collective.behind.len() * 2 <= waiting.len().max(2) {
-        let ranks: Vec<u32> = collective.behind.iter().map(|(rank, _)| *rank).collect();
-        let last = collective.behind.iter().map(|(_, last)| *last).min().unwrap_or_default();
-        out.push(fill(language, "collective.behind", &[seq, ("ranks", ranges(&ranks)), ("last", last.to_string())]));
-    }
-    out
-}
-
-/// Where a quantity left its band: without a stop, so that it can stand in a row.
-fn divergence_sentence(divergence: &Divergence, place: &str, language: Language) -> String {
-    let key = match divergence.quantity {
-        Quantity::Loss => "story.divergence-loss",
-        Quantity::GradNorm => "story.divergence-norm",
-    };
-    let place = match divergence.step {
-        Some(step) => fill(language, "story.at-step", &[("step", step.to_string()), ("place", place.to_owned())]),
-        None => place.to_owned(),
-    };
-    let short = |value: f64| if (0.01..1e5).contains(&value.abs()) { format!("{value:.2}") } else { format!("{value:.1e}") };
-    fill(language, key, &[("place", place), ("value", short(divergence.value)), ("typical", short(divergence.typical))])
 }
 
 /// `0-3, 7` for 0 1 2 3 7.
@@ -393,7 +336,7 @@ mod tests {
 
     #[test]
     fn sentences_end_at_a_stop_and_a_blank() {
-        assert_eq!(first_sentence("torch 2.1 is full. More."), ("torch 2.1 is full.", "More."));
-        assert_eq!(first_sentence("One only"), ("One only", ""));
+        assert_eq!(markdown::split_sentence("torch 2.1 is full. More."), ("torch 2.1 is full.", "More."));
+        assert_eq!(markdown::split_sentence("One only"), ("One only", ""));
     }
 }

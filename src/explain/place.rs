@@ -1,7 +1,8 @@
 //! The place of a finding in the story, in words: what it explains or follows from, how often it came, what became of it.
 
+use super::sentences::{collective_sentences, divergence_sentence, growth_sentence};
 use super::texts::{Language, fill, text};
-use super::{attempts, collective_sentences, divergence_sentence, ranges};
+use super::{attempts, ranges};
 use crate::log::Analysis;
 use crate::log::collectives;
 use crate::log::vocabulary::{Kind, Outcome, Role};
@@ -24,6 +25,8 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
         match (finding.role, story.root) {
             (Role::RootCause, _) => {
                 out.push(text(language, "story.root").to_owned());
+                let line = |line: usize| fill(language, "post.line", &[("line", (line + 1).to_string())]);
+                out.extend(story.memory.map(|trend| format!("{}.", growth_sentence(&trend, &line, language))));
                 out.extend(attempts::of_root(analysis, index, language).map(|said| format!("{said}.")));
             }
             (Role::Consequence | Role::Confirmation | Role::Repeat, Some(root)) if !group.members.contains(&root) => {

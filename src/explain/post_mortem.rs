@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::sentences;
 use super::texts::{Language, fill, text};
 use super::{diagnostic_message, markdown, ranges};
 use crate::log::collectives;
@@ -78,7 +79,7 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     }
     let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
     if let Some(collective) = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known) {
-        let ranks = super::collective_sentences(&collective, language);
+        let ranks = sentences::collective_sentences(&collective, language);
         if !ranks.is_empty() {
             out.push(row("post.ranks", ranks));
         }
@@ -224,8 +225,9 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
         out.push(fill(language, if step.is_some() { "post.loss" } else { "post.loss-only" }, &values));
     }
     if let Some(divergence) = analysis.story.onset.filter(|onset| onset.finding == root).and_then(|onset| onset.divergence) {
-        out.push(super::divergence_sentence(&divergence, &place(part, divergence.line), language));
+        out.push(sentences::divergence_sentence(&divergence, &place(part, divergence.line), language));
     }
+    out.extend(analysis.story.memory.map(|trend| sentences::growth_sentence(&trend, &|line| place(part, line), language)));
     let ended = analysis.story.attempts.iter().enumerate().filter_map(|(nth, attempt)| Some((nth, attempt.root.filter(|&r| r != root)?)));
     for (nth, other) in ended.take(MOST_ATTEMPTS) {
         let other = &analysis.findings[other];

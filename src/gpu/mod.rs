@@ -5,6 +5,8 @@
 //! correction takes a sixteenth on some cards, and vendors count in different units. A total in a
 //! log names a set of cards, rarely one: see [`recognise`].
 
+pub mod cards;
+
 use std::sync::LazyLock;
 
 use serde::Deserialize;

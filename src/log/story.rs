@@ -14,7 +14,7 @@ use super::progress::Steps;
 use super::rules::Rules;
 use super::scan::Match;
 use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
-use super::{Analysis, build, outcome, root, serving, uncaught};
+use super::{Analysis, build, memory, outcome, root, serving, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -32,6 +32,8 @@ pub struct Story {
     pub last_step: Option<(u64, usize)>,
     /// The starts of the run in this log; empty when it was started only once.
     pub attempts: Vec<Attempt>,
+    /// Steady growth of memory before a device out-of-memory error that is the root cause.
+    pub memory: Option<memory::Trend>,
 }
 
 impl Story {
@@ -101,8 +103,16 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     story.root = root::choose(&findings, &mut story, steps);
     outcome::judge(&findings, &mut story, lines);
     story.onset = onset(&mut findings, &story, steps);
+    story.memory = memory_before(&findings, &story, steps);
     assign_roles(&mut findings, &story);
     Analysis { findings, story }
+}
+
+fn memory_before(findings: &[Finding], story: &Story, steps: &Steps<'_>) -> Option<memory::Trend> {
+    let root = story.root.filter(|&root| findings[root].kind == Kind::Oom)?;
+    let attempt = story.group_of(root)?.attempt;
+    let first = story.attempts.get(attempt).map_or(0, |attempt| attempt.first_line);
+    memory::trend(first, findings[root].span.line, steps)
 }
 
 /// A memory squeeze that an engine survived above the root cause is neither its cause nor its consequence.

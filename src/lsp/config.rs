@@ -7,17 +7,21 @@ use std::sync::Arc;
 
 use ropey::Rope;
 use tower_lsp_server::ls_types::{
-    CodeLens, Command, Diagnostic, DiagnosticSeverity, Hover, InlayHint, InlayHintLabel, NumberOrString, Position, Range,
+    CodeDescription, CodeLens, Command, Diagnostic, DiagnosticSeverity, Hover, InlayHint, InlayHintLabel, NumberOrString, Position, Range,
 };
 
+use super::beside;
+use super::choose;
 use super::convert::{ClientFacts, Diagnostics, place, position, range};
 use super::diagnostics::SOURCE;
 use super::hover;
 use super::state::{Job, Reading, Todo};
 use crate::explain::config::{self, Outcome, View};
 use crate::explain::seen::Card;
+use crate::explain::texts::{Language, text};
 use crate::log::Span;
 use crate::log::vocabulary::Severity;
+use crate::model::checks::Around;
 use crate::text::document::{self, LineEdit};
 use crate::text::{Lines, floor_border};
 
@@ -27,6 +31,8 @@ const LANGUAGES: [&str; 3] = ["json", "jsonc", "json5"];
 const UNCLAIMED: [&str; 4] = ["", "plaintext", "text", "txt"];
 /// Endings of names of JSON.
 const ENDINGS: [&str; 3] = [".json", ".jsonc", ".json5"];
+/// Where the pages of the marks can be read.
+const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/explain/config/pages/");
 /// How many lines of an edit are searched for the keys of hints.
 const MOST_SEARCHED: usize = 2000;
 
@@ -36,6 +42,9 @@ pub struct ConfigReading {
     view: Option<View>,
     hints: Vec<LineHint>,
     lens: Vec<String>,
+    /// One line a task.
+    tasks: Vec<String>,
+    marks: Vec<config::Mark>,
 }
 
 /// A hint and its place.
@@ -66,9 +75,17 @@ fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<Config
         Outcome::Broken => former.map(|former| kept(&former, rope, job.todo)),
         Outcome::Config(view) => {
             let hints = view.hints().into_iter().map(|hint| placed(rope, hint)).collect();
-            Some(Arc::new(ConfigReading { hints, lens: view.lens(), view: Some(*view) }))
+            let tasks = view.tasks(&job.settings.choice);
+            let marks = marks_of(&view, job);
+            Some(Arc::new(ConfigReading { hints, lens: view.lens(), tasks, marks, view: Some(*view) }))
         }
     }
+}
+
+fn marks_of(view: &View, job: &Job) -> Vec<config::Mark> {
+    let index = beside::index(&job.uri);
+    let memory = job.settings.choice.card().map(|card| card.memory.saturating_mul(card.count));
+    view.marks(&Around { index: index.as_deref(), gpu_bytes: memory })
 }
 
 /// Is the text JSON by its language, its name, or by how it begins where neither says anything else?
@@ -100,7 +117,7 @@ fn kept(former: &ConfigReading, rope: &Rope, todo: Todo) -> Arc<ConfigReading> {
         Todo::Edit(edit) => former.hints.iter().filter_map(|hint| moved(hint, rope, edit)).collect(),
         _ => former.hints.clone(),
     };
-    Arc::new(ConfigReading { view: None, hints, lens: former.lens.clone() })
+    Arc::new(ConfigReading { view: None, hints, lens: former.lens.clone(), tasks: former.tasks.clone(), marks: Vec::new() })
 }
 
 /// A hint after an edit: below it at its line's new number, inside it at the line that holds its key. Where no line does
@@ -146,28 +163,40 @@ pub fn hints(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, ran
 
 /// What is wrong in a config; nothing while its JSON is broken.
 pub fn marks(config: &ConfigReading, job: &Job) -> Diagnostics {
-    let wanted = |mark: &config::Mark| !job.settings.disabled.contains(mark.code);
-    let marks = config.view.iter().flat_map(View::marks).filter(wanted).take(job.settings.max_findings);
-    let mark = |mark: config::Mark| Diagnostic {
-        range: range(&job.rope, job.facts.encoding, span(&job.rope, mark.span)),
+    let wanted = |mark: &&config::Mark| !job.settings.disabled.contains(mark.code);
+    let marks = config.marks.iter().filter(wanted).take(job.settings.max_findings);
+    let mark = |mark: &config::Mark| Diagnostic {
+        range: range(&job.rope, job.facts.encoding, span(&job.rope, mark.span.clone())),
         severity: Some(match mark.severity {
             Severity::Error => DiagnosticSeverity::ERROR,
             Severity::Warning => DiagnosticSeverity::WARNING,
             Severity::Info => DiagnosticSeverity::INFORMATION,
         }),
         code: Some(NumberOrString::String(mark.code.to_owned())),
+        code_description: page(mark.code).filter(|_| job.facts.code_links),
         source: Some(SOURCE.to_owned()),
-        message: mark.message,
+        message: mark.message.clone(),
         ..Diagnostic::default()
     };
     marks.map(mark).collect()
 }
 
-/// What a key means at a position; reads the config once more, so it is no work for the runtime's thread.
+fn page(code: &str) -> Option<CodeDescription> {
+    Some(CodeDescription { href: format!("{PAGES}{code}.md").parse().ok()? })
+}
+
+/// What is wrong at a position, and what a key means there; reads the config once more, so it is no work for the
+/// runtime's thread.
 pub fn hover(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, position: Position) -> Option<Hover> {
     let at = document::offset(&reading.rope, facts.encoding, place(position));
-    let text = config.view.as_ref()?.hover(at)?;
-    Some(hover::contents(facts, text.markdown, range(&reading.rope, facts.encoding, span(&reading.rope, text.span))))
+    let view = config.view.as_ref()?;
+    let wanted = |mark: &&config::Mark| !reading.settings.disabled.contains(mark.code);
+    let marks: Vec<&config::Mark> =
+        config.marks.iter().filter(wanted).filter(|mark| mark.span.start <= at && at <= mark.span.end).collect();
+    let key = view.hover(at);
+    let bytes = key.as_ref().map(|key| key.span.clone()).or_else(|| marks.first().map(|mark| mark.span.clone()))?;
+    let parts: Vec<String> = marks.iter().map(|mark| mark.markdown()).chain(key.map(|key| key.markdown)).collect();
+    Some(hover::contents(facts, parts.join("\n\n---\n\n"), range(&reading.rope, facts.encoding, span(&reading.rope, bytes))))
 }
 
 /// A byte range of the text by lines.
@@ -178,17 +207,25 @@ fn span(rope: &Rope, bytes: std::ops::Range<usize>) -> Span {
     Span { line: first, start: column(bytes.start, first), end_line: last, end: column(bytes.end, last) }
 }
 
-/// What stands over the file; with a card that the open logs speak of, what fits it.
+/// What stands over the file: what it is, what fits (with a card that the open logs speak of, on that), and what to measure
+/// against.
 pub fn lens(config: &ConfigReading, card: Option<&Card>) -> Vec<CodeLens> {
     let top = Range::new(Position::new(0, 0), Position::new(0, 0));
-    // A command without a name is shown as text that cannot be chosen.
-    let lens = |title: &String| CodeLens {
+    let lens = |title: &str, command: &str| CodeLens {
         range: top,
-        command: Some(Command { title: title.clone(), command: String::new(), arguments: None }),
+        command: Some(Command { title: title.to_owned(), command: command.to_owned(), arguments: None }),
         data: None,
     };
+    // A command without a name is shown as text that cannot be chosen.
+    let mut lenses: Vec<CodeLens> = config.lens.iter().map(|title| lens(title, "")).collect();
     let fits = config.view.as_ref().zip(card).and_then(|(view, card)| view.fits(card));
-    config.lens.iter().chain(&fits).map(lens).collect()
+    lenses.extend(fits.iter().map(|title| lens(title, choose::GPU)));
+    lenses.extend(config.tasks.iter().map(|title| lens(title, choose::GPU)));
+    if !config.tasks.is_empty() {
+        lenses.push(lens(text(Language::English, "config.change.gpu"), choose::GPU));
+        lenses.push(lens(text(Language::English, "config.change.task"), choose::TASK));
+    }
+    lenses
 }
 
 #[cfg(test)]

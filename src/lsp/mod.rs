@@ -3,11 +3,13 @@
 //! - `frame`, `reader`: what comes in, made safe for the protocol library;
 //! - `server`: the handlers; `state`: the open documents; `schedule`: their analysis;
 //! - `convert`: protocol types for our own and back; `settings`, `user_rules`: what a user can set and add;
-//! - `diagnostics`, `hover`, `inlay_hints`, `symbols`: one file a feature of logs; `config`: the features of model configs.
+//! - `diagnostics`, `hover`, `inlay_hints`, `symbols`: one file a feature of logs; `config`: the features of model configs; `beside`: files beside them; `choose`: the commands that choose a GPU and a task.
 //!
 //! Nothing a document says makes the server open, run or contact anything. Standard error gets a line when something
 //! had to be dropped.
 
+mod beside;
+mod choose;
 mod config;
 mod convert;
 mod diagnostics;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tower_lsp_server::Client;
 
-use super::convert::DocumentUri;
+use super::convert::{ClientFacts, DocumentUri};
 use super::state::{Event, State};
 
 /// How long a client may take to answer; some never do.
@@ -44,7 +44,7 @@ async fn read(client: &Client, state: &State, uri: &DocumentUri) {
         client.publish_diagnostics(reading.uri.0.clone(), reading.diagnostics.clone(), version).await;
     }
     if missed {
-        ask_again(client, facts.refreshes_diagnostics && facts.pulls, facts.refreshes_hints);
+        ask_again(client, &facts);
     }
 }
 
@@ -56,9 +56,10 @@ fn ask_for_lenses(client: &Client) {
     });
 }
 
-/// Tells the client to ask for diagnostics and hints again; never waits for its answer.
-fn ask_again(client: &Client, diagnostics: bool, hints: bool) {
+/// Tells the client to ask for diagnostics, hints and lenses again; never waits for its answer.
+fn ask_again(client: &Client, facts: &ClientFacts) {
     let client = client.clone();
+    let (diagnostics, hints, lenses) = (facts.refreshes_diagnostics && facts.pulls, facts.refreshes_hints, facts.refreshes_lenses);
     tokio::spawn(async move {
         let ask = async {
             if diagnostics {
@@ -66,6 +67,9 @@ fn ask_again(client: &Client, diagnostics: bool, hints: bool) {
             }
             if hints {
                 let _ = client.inlay_hint_refresh().await;
+            }
+            if lenses {
+                let _ = client.code_lens_refresh().await;
             }
         };
         let _ = tokio::time::timeout(PATIENCE, ask).await;

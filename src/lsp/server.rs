@@ -20,7 +20,7 @@ use super::reader::{Contents, Parcels};
 use super::settings::{SECTION, Settings};
 use super::state::{Reading, State};
 use super::user_rules::{UserRules, WATCHED};
-use super::{config, hover, inlay_hints, symbols};
+use super::{choose, config, hover, inlay_hints, symbols};
 
 /// How long a hover waits for an analysis that is under way.
 const HOVER_WAIT: Duration = Duration::from_secs(2);
@@ -151,6 +151,10 @@ fn capabilities(facts: &ClientFacts) -> ServerCapabilities {
         inlay_hint_provider: Some(OneOf::Left(true)),
         code_lens_provider: Some(CodeLensOptions { resolve_provider: Some(false) }),
         document_symbol_provider: Some(OneOf::Left(true)),
+        execute_command_provider: Some(ExecuteCommandOptions {
+            commands: choose::COMMANDS.iter().map(|name| (*name).to_owned()).collect(),
+            ..ExecuteCommandOptions::default()
+        }),
         diagnostic_provider: facts.pulls.then_some(DiagnosticServerCapabilities::Options(pull)),
         workspace: Some(WorkspaceServerCapabilities {
             workspace_folders: Some(WorkspaceFoldersServerCapabilities {
@@ -271,10 +275,15 @@ impl LanguageServer for Backend {
         let Some(reading) = self.reading(params.text_document.uri, WAIT).await else {
             return Ok(None);
         };
-        let card = self.state.card_seen();
+        // A card that was chosen is nearer than one that an open log speaks of.
+        let card = self.state.card_seen().filter(|_| reading.settings.choice.gpu.is_none());
         // Plans of several tasks are no work for this thread.
         let lens = move || reading.config.as_ref().map(|config| config::lens(config, card.as_ref()));
         Ok(tokio::task::spawn_blocking(lens).await.ok().flatten())
+    }
+
+    async fn execute_command(&self, params: ExecuteCommandParams) -> Result<Option<Value>> {
+        choose::execute(&self.client, &self.state, &params.command, &params.arguments)
     }
 
     async fn document_symbol(&self, params: DocumentSymbolParams) -> Result<Option<DocumentSymbolResponse>> {

@@ -8,6 +8,9 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
+use crate::explain::config::{Choice, budget};
+use crate::gpu::cards;
+
 /// The section of the settings that is ours.
 pub const SECTION: &str = "trainwreck";
 
@@ -20,11 +23,13 @@ pub struct Settings {
     pub disabled: HashSet<String>,
     /// Whether root-cause lines carry their verdict.
     pub inlay_hints: bool,
+    /// The card and the task that configs are measured against.
+    pub choice: Choice,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { max_findings: 200, disabled: HashSet::new(), inlay_hints: true }
+        Settings { max_findings: 200, disabled: HashSet::new(), inlay_hints: true, choice: Choice::default() }
     }
 }
 
@@ -42,6 +47,12 @@ impl Settings {
         if let Some(on) = value.pointer("/inlayHints/enabled").and_then(Value::as_bool) {
             settings.inlay_hints = on;
         }
+        if let Some(name) = value.get("gpu").and_then(Value::as_str) {
+            settings.choice.gpu = (!name.trim().is_empty()).then(|| cards::card(name.trim()));
+        }
+        if let Some(name) = value.get("task").and_then(Value::as_str) {
+            settings.choice.task = budget::task(name.trim());
+        }
         settings
     }
 }
@@ -53,15 +64,17 @@ mod tests {
 
     #[test]
     fn both_forms_are_read() {
-        let object = json!({"maxFindings": 7, "rules": {"disabled": ["cuda-oom"]}, "inlayHints": {"enabled": false}});
-        let expected = Settings { max_findings: 7, disabled: HashSet::from(["cuda-oom".to_string()]), inlay_hints: false };
+        let object = json!({"maxFindings": 7, "rules": {"disabled": ["cuda-oom"]}, "inlayHints": {"enabled": false},
+            "gpu": "rtx-4090", "task": "lora"});
+        let choice = Choice { gpu: Some(cards::card("rtx-4090")), task: budget::task("lora") };
+        let expected = Settings { max_findings: 7, disabled: HashSet::from(["cuda-oom".to_string()]), inlay_hints: false, choice };
         assert_eq!(Settings::default().with(&object), expected);
         assert_eq!(Settings::default().with(&json!({ "trainwreck": object })), expected);
     }
 
     #[test]
     fn mistakes_change_nothing() {
-        let wrong = json!({"maxFindings": "many", "rules": [1], "inlayHints": {"enabled": 1}});
+        let wrong = json!({"maxFindings": "many", "rules": [1], "inlayHints": {"enabled": 1}, "gpu": 4090, "task": []});
         for value in [wrong, json!(null), json!([]), json!(3)] {
             assert_eq!(Settings::default().with(&value), Settings::default());
         }

@@ -18,8 +18,10 @@ use super::convert::{ClientFacts, Diagnostics, DocumentUri};
 use super::reader::Change;
 use super::settings::Settings;
 use crate::explain::seen;
+use crate::gpu::cards::Card;
 use crate::log::rules::Rules;
 use crate::log::{Analysis, LogDocument};
+use crate::model::training::Task;
 use crate::text::document::{self, LineEdit};
 
 /// What is known about one state of a document's text.
@@ -140,9 +142,36 @@ pub enum Event {
 struct Inner {
     documents: HashMap<String, Document>,
     counter: u64,
+    /// As they were set.
+    set: Settings,
+    /// What was chosen over them in this session.
+    chosen: Chosen,
+    /// Both together.
     settings: Arc<Settings>,
     rules: Arc<Rules>,
     facts: Arc<ClientFacts>,
+}
+
+/// A choice of this session; the outer `None` leaves a setting as it is.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Chosen {
+    /// The card, or none.
+    pub gpu: Option<Option<Card>>,
+    /// The task, or all.
+    pub task: Option<Option<Task>>,
+}
+
+impl Chosen {
+    fn over(&self, set: &Settings) -> Settings {
+        let mut settings = set.clone();
+        if let Some(gpu) = &self.gpu {
+            settings.choice.gpu = gpu.clone().map(Ok);
+        }
+        if let Some(task) = self.task {
+            settings.choice.task = task;
+        }
+        settings
+    }
 }
 
 /// The state of the server.
@@ -157,8 +186,15 @@ impl State {
     /// No documents, built-in rules; events go to the receiver.
     pub fn new() -> (Arc<State>, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
-        let inner =
-            Inner { documents: HashMap::new(), counter: 0, settings: Arc::default(), rules: Rules::builtin(), facts: Arc::default() };
+        let inner = Inner {
+            documents: HashMap::new(),
+            counter: 0,
+            set: Settings::default(),
+            chosen: Chosen::default(),
+            settings: Arc::default(),
+            rules: Rules::builtin(),
+            facts: Arc::default(),
+        };
         let state = State { inner: Mutex::new(inner), work: Condvar::new(), readings: watch::channel(0).0, events };
         (Arc::new(state), receiver)
     }
@@ -177,14 +213,39 @@ impl State {
         self.lock().facts = Arc::new(facts);
     }
 
-    /// Puts settings in force; true when they differ from those before.
+    /// Puts settings in force; true when they differ from those before. A setting that the user changes now is newer
+    /// than what was chosen in this session.
     pub fn set_settings(&self, settings: Settings) -> bool {
         let mut inner = self.lock();
+        if settings.choice.gpu != inner.set.choice.gpu {
+            inner.chosen.gpu = None;
+        }
+        if settings.choice.task != inner.set.choice.task {
+            inner.chosen.task = None;
+        }
+        inner.set = settings;
+        self.apply(&mut inner)
+    }
+
+    /// Chooses a card or a task for this session.
+    pub fn choose(&self, choice: Chosen) {
+        let mut inner = self.lock();
+        if choice.gpu.is_some() {
+            inner.chosen.gpu = choice.gpu;
+        }
+        if choice.task.is_some() {
+            inner.chosen.task = choice.task;
+        }
+        self.apply(&mut inner);
+    }
+
+    fn apply(&self, inner: &mut Inner) -> bool {
+        let settings = inner.chosen.over(&inner.set);
         if *inner.settings == settings {
             return false;
         }
         inner.settings = Arc::new(settings);
-        self.all(&mut inner, Todo::Show);
+        self.all(inner, Todo::Show);
         true
     }
 

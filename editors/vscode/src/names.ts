@@ -12,7 +12,15 @@ export const OWN_LANGUAGE = "trainwreck-log";
 export const LOG_NAMES = ["*.log", "*.log.?", "*.out", "*.err", "stdout.*", "stderr.*", "rank*.txt"];
 
 /** File names of model configs, as model repositories write them. */
-export const CONFIG_NAMES = ["config.json", "*_config.json", "*-config.json"];
+export const CONFIG_NAMES = [
+  "config.json",
+  "*_config.json",
+  "*-config.json",
+  "params.json",
+  "*.safetensors.index.json",
+  "trainer_state.json",
+  "ds_*.json",
+];
 
 /** A document filter in the form that both VS Code and the protocol use. */
 export interface Filter {

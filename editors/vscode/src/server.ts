@@ -6,6 +6,7 @@
 import * as vscode from "vscode";
 import { LanguageClient, type LanguageClientOptions } from "vscode-languageclient/node";
 import { candidates, here, INSTALL_COMMAND, locate, nothingStarts, type Found } from "./binary";
+import { executeCommand } from "./choose";
 import { documentSelector } from "./names";
 import { shortenRelated } from "./related";
 import { serverSettings } from "./settings";
@@ -69,6 +70,7 @@ export function createServer(context: vscode.ExtensionContext): Server {
       }
       client = newClient(found.file, log, trace);
       await client.start();
+      void vscode.commands.executeCommand("setContext", "trainwreck.running", true);
       status.severity = vscode.LanguageStatusSeverity.Information;
       status.text = `trainwreck ${found.version}`;
       status.detail = found.source === "bundled" ? "server of the extension" : found.file;
@@ -106,6 +108,7 @@ export function createServer(context: vscode.ExtensionContext): Server {
     const running = client;
     client = undefined;
     starting = undefined;
+    void vscode.commands.executeCommand("setContext", "trainwreck.running", false);
     // A server that died already cannot be stopped; that is no error here.
     await running?.dispose(5_000).catch((error: unknown) => log.warn(`stop: ${String(error)}`));
   }
@@ -126,6 +129,7 @@ function newClient(file: string, log: vscode.LogOutputChannel, trace: vscode.Log
     outputChannel: log,
     traceOutputChannel: trace,
     middleware: {
+      executeCommand: (command, args, next) => executeCommand(command, args, next),
       handleDiagnostics: (uri, findings, next) => {
         shortenRelated(findings);
         next(uri, findings);

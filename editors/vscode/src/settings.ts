@@ -4,7 +4,8 @@ export interface ServerSettings {
   maxFindings: number;
   rules: { disabled: string[] };
   inlayHints: { enabled: boolean };
-  language: string;
+  gpu: string;
+  task: string;
 }
 
 /**
@@ -16,11 +17,13 @@ export function serverSettings(get: (name: string) => unknown): ServerSettings {
   const max = get("maxFindings");
   const disabled = get("rules.disabled");
   const hints = get("inlayHints.enabled");
-  const language = get("language");
+  const gpu = get("gpu");
+  const task = get("task");
   return {
     maxFindings: typeof max === "number" && max >= 1 ? Math.floor(max) : 200,
     rules: { disabled: Array.isArray(disabled) ? disabled.filter((id) => typeof id === "string") : [] },
     inlayHints: { enabled: typeof hints === "boolean" ? hints : true },
-    language: typeof language === "string" && language !== "" ? language : "auto",
+    gpu: typeof gpu === "string" ? gpu : "",
+    task: typeof task === "string" && task !== "" ? task : "all",
   };
 }

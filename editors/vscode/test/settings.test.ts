@@ -9,7 +9,8 @@ test("defaults", () => {
     maxFindings: 200,
     rules: { disabled: [] },
     inlayHints: { enabled: true },
-    language: "auto",
+    gpu: "",
+    task: "all",
   });
 });
 
@@ -18,22 +19,25 @@ test("set values arrive under the same names", () => {
     maxFindings: 20,
     "rules.disabled": ["cuda-oom"],
     "inlayHints.enabled": false,
-    language: "en",
+    gpu: "rtx-4090",
+    task: "lora",
   };
   assert.deepEqual(from(values), {
     maxFindings: 20,
     rules: { disabled: ["cuda-oom"] },
     inlayHints: { enabled: false },
-    language: "en",
+    gpu: "rtx-4090",
+    task: "lora",
   });
 });
 
 test("a value of the wrong type counts as not set", () => {
-  const values = { maxFindings: "many", "rules.disabled": ["a", 3], "inlayHints.enabled": "yes", language: null };
+  const values = { maxFindings: "many", "rules.disabled": ["a", 3], "inlayHints.enabled": "yes", gpu: 4090, task: null };
   assert.deepEqual(from(values), {
     maxFindings: 200,
     rules: { disabled: ["a"] },
     inlayHints: { enabled: true },
-    language: "auto",
+    gpu: "",
+    task: "all",
   });
 });

@@ -6,13 +6,15 @@
 use std::ops::Range;
 
 use super::keys::{self, find, number};
-use super::{LANGUAGE, View, plain};
+use super::{LANGUAGE, View, pages, plain, size};
+use crate::explain::markdown;
 use crate::explain::texts::fill;
 use crate::log::units::grouped;
 use crate::log::vocabulary::Severity;
 use crate::model::Model;
 use crate::model::architectures::decoder::keys as spellings;
 use crate::model::architectures::{TEXT, WHOLE};
+use crate::model::checks::{Around, Check, Gravity, Problem, checks};
 use crate::model::config::ConfigError;
 use crate::model::documents::Document;
 use crate::model::json::{Member, Node, Value};
@@ -32,12 +34,20 @@ pub struct Mark {
     pub message: String,
 }
 
+impl Mark {
+    /// The mark for a hover: its message, then what its page says.
+    pub fn markdown(&self) -> String {
+        let advice = pages::page(self.code).map(|page| page.advice()).unwrap_or_default();
+        format!("**{}**\n\n{advice}", markdown::escape(&self.message))
+    }
+}
+
 /// Names of dtypes that PyTorch has beside those that weights are counted in.
 const OTHER_DTYPES: &str = "|auto|uint8|int16|short|int32|int|int64|long|bool|uint16|uint32|uint64|int4|uint4|complex64|complex128|cfloat|cdouble|\
     float8_e4m3fnuz|float8_e5m2fnuz|float8_e8m0fnu|float4_e2m1fn_x2|qint8|quint8|qint32|";
 
-/// The marks of a config.
-pub fn of(view: &View) -> Vec<Mark> {
+/// The marks of a config beside what is known of its folder and of the chosen GPU.
+pub fn of(view: &View, around: &Around<'_>) -> Vec<Mark> {
     let mut marks: Vec<Mark> = dtype(view).into_iter().collect();
     match &view.model {
         Err(error) => marks.extend(unreadable(view, error)),
@@ -45,10 +55,56 @@ pub fn of(view: &View) -> Vec<Mark> {
             marks.extend(width_of_heads(view, model));
             marks.extend(grouped_heads(view, model));
             marks.extend(experts(view));
+            marks.extend(checks(&view.root, model, around).into_iter().map(checked));
         }
         Ok(_) => {}
     }
     marks
+}
+
+/// A check in words.
+fn checked(check: Check) -> Mark {
+    let severity = match (&check.problem, check.gravity) {
+        // Nothing is wrong with the file: the GPU is a choice.
+        (Problem::WeightsExceedGpu { .. }, _) | (_, Gravity::Doubtful) => Severity::Warning,
+        (_, Gravity::Note) => Severity::Info,
+        (_, Gravity::Wrong) => Severity::Error,
+    };
+    let (code, values) = match check.problem.clone() {
+        Problem::RopeTypeUnknown { name } => ("config-rope-scaling", vec![("name", plain(&name))]),
+        Problem::RopeTypeMissing => ("config-rope-scaling", Vec::new()),
+        Problem::RopeFieldMissing { rope, field } => ("config-rope-scaling", vec![("rope", rope.to_owned()), ("field", field.to_owned())]),
+        Problem::RopeFactor { rope } => ("config-rope-scaling", vec![("rope", rope.to_owned())]),
+        Problem::RopeContext { rope, factor, original, context } => {
+            let product = grouped((factor * original as f64).clamp(0.0, 1e18) as u64);
+            let values = [("original", grouped(original)), ("context", grouped(context)), ("product", product)];
+            let named = [("rope", rope.to_owned()), ("factor", factor.to_string())];
+            ("config-rope-scaling", values.into_iter().chain(named).collect())
+        }
+        Problem::RopeOriginal { rope, original, context } => {
+            ("config-rope-scaling", vec![("rope", rope.to_owned()), ("original", grouped(original)), ("context", grouped(context))])
+        }
+        Problem::RopeFrequencies { low, high } => ("config-rope-scaling", vec![("low", low.to_string()), ("high", high.to_string())]),
+        Problem::RopeFactorList { field, entries, wanted } => {
+            ("config-rope-scaling", vec![("field", field.to_owned()), ("entries", grouped(entries)), ("wanted", grouped(wanted))])
+        }
+        Problem::LayerTypes { listed, layers } => ("config-sizes", vec![("listed", grouped(listed)), ("layers", grouped(layers))]),
+        Problem::TiedHeadStored { tensor } => ("config-tied-head", vec![("tensor", plain(&tensor))]),
+        Problem::HeadNotStored { .. } => ("config-tied-head", Vec::new()),
+        Problem::IndexLayers { config, stored, .. } => {
+            ("config-index-mismatch", vec![("config", grouped(config)), ("stored", grouped(stored))])
+        }
+        Problem::IndexBytes { config, stored, dtype } => {
+            let agrees = dtype.map(|one| format!(" {}", fill(LANGUAGE, "config.check.index-dtype", &[("dtype", one.name().to_owned())])));
+            let values = vec![("config", size(config)), ("stored", size(stored)), ("agrees", agrees.unwrap_or_default())];
+            ("config-index-mismatch", values)
+        }
+        Problem::WeightsExceedGpu { weights, memory } => {
+            ("config-gpu-too-small", vec![("weights", size(weights)), ("memory", size(memory))])
+        }
+    };
+    let message = fill(LANGUAGE, &format!("config.check.{}", check.problem.code()), &values);
+    Mark { span: check.span, code, severity, message }
 }
 
 /// The family, when its rules are known.

@@ -167,10 +167,7 @@ impl Page {
 
     /// The text under a heading, without the heading; empty when there is none.
     pub fn section(&self, heading: &str) -> &str {
-        let Some(start) = find_heading(&self.body, heading) else { return "" };
-        let rest = &self.body[start..];
-        let end = next_heading(rest).unwrap_or(rest.len());
-        rest[..end].trim()
+        section(&self.body, heading)
     }
 
     /// Checks what the form of the front matter cannot say. Cheap: patterns are compiled only by [`Page::verify`].
@@ -255,8 +252,16 @@ fn last_line(text: &str) -> &str {
     text.trim().lines().last().unwrap_or(text)
 }
 
+/// The text under a heading of a body, without the heading; empty when there is none.
+pub(crate) fn section<'a>(body: &'a str, heading: &str) -> &'a str {
+    let Some(start) = find_heading(body, heading) else { return "" };
+    let rest = &body[start..];
+    let end = next_heading(rest).unwrap_or(rest.len());
+    rest[..end].trim()
+}
+
 /// (1-based line of the front matter's first line, its text, offset behind the closing line)
-fn split_front(text: &str) -> Option<(usize, &str, usize)> {
+pub(crate) fn split_front(text: &str) -> Option<(usize, &str, usize)> {
     let start = text.strip_prefix("+++\n").map(|_| 4).or_else(|| text.strip_prefix("+++\r\n").map(|_| 5))?;
     let close = text[start..].find("\n+++")? + start + 1;
     let end = text[close..].find('\n').map_or(text.len(), |at| close + at + 1);

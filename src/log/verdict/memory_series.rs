@@ -140,7 +140,7 @@ pub fn fragmenting(allocated: &[f64], reserved: &[f64]) -> Option<f64> {
 }
 
 /// Bytes a sample, when a series climbs steadily to its end.
-fn steady_growth(series: &[f64]) -> Option<f64> {
+pub(in crate::log) fn steady_growth(series: &[f64]) -> Option<f64> {
     if series.len() < LEAST_SAMPLES && !is_even_climb(series) {
         return None;
     }

@@ -8,6 +8,8 @@ M.defaults = {
   inlay_hints = true,
   max_findings = 200,
   disabled_rules = {},
+  gpu = '',
+  task = 'all',
 }
 
 --- A Vim script user writes 0 and 1 where Lua has false and true.
@@ -46,7 +48,8 @@ function M.init_options()
     -- An empty table that went through Vim script may travel as a JSON object; {} is a list.
     rules = { disabled = #rules > 0 and rules or {} },
     inlayHints = { enabled = M.on('inlay_hints') },
-    language = M.get('language'),
+    gpu = M.get('gpu'),
+    task = M.get('task'),
   }
 end
 

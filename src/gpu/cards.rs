@@ -1,6 +1,6 @@
-//! The GPUs that a command tries: named ones, those of a machine, sizes, or the usual classes.
+//! Cards that a plan is tried on: by name, by machine, by size, or the usual classes.
 
-use crate::gpu::{self, Found};
+use super::{Found, Gpu};
 
 /// A GPU to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,19 +25,22 @@ pub fn classes() -> Vec<Card> {
 }
 
 /// A card by name, machine or size.
+///
+/// # Errors
+/// Why the name stands for no card, or for several.
 pub fn card(name: &str) -> Result<Card, String> {
-    let of = |gpu: &gpu::Gpu, count: u64| {
+    let of = |gpu: &Gpu, count: u64| {
         gpu.usable_bytes()
             .map(|(memory, _)| Card { id: gpu.id.clone(), memory, count })
-            .ok_or_else(|| format!("--gpu {name}: its memory is not known; give a size: 24GiB"))
+            .ok_or_else(|| format!("{name}: its memory is not known; give a size: 24GiB"))
     };
-    match gpu::catalogue().find(name) {
+    match super::catalogue().find(name) {
         Found::Gpu(gpu, count) => of(gpu, count),
         Found::Several(gpus) => {
             let ids: Vec<&str> = gpus.iter().map(|gpu| gpu.id.as_str()).collect();
-            Err(format!("--gpu {name}: could be {}; name one of them", ids.join(", ")))
+            Err(format!("{name}: could be {}; name one of them", ids.join(", ")))
         }
-        Found::Nothing => size(name).ok_or_else(|| format!("--gpu {name}: not known; `trainwreck gpus` lists all, or give a size: 24GiB")),
+        Found::Nothing => size(name).ok_or_else(|| format!("{name}: not known; `trainwreck gpus` lists all, or give a size: 24GiB")),
     }
 }
 
