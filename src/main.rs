@@ -17,6 +17,8 @@ struct Cli {
 enum Command {
     /// Read logs and say why the run died
     Check(cli::check::CheckArgs),
+    /// Join findings of many machines into one story
+    Story(cli::story::StoryArgs),
     /// Serve an editor over standard input and output
     Lsp(LspArgs),
     /// List the rule pages
@@ -40,6 +42,7 @@ struct LspArgs {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Check(args) => cli::check::run(&args),
+        Command::Story(args) => cli::story::run(&args),
         Command::Lsp(_) => Ok(trainwreck::lsp::run()),
         Command::Rules(args) => cli::rules::list(&args),
         Command::Explain(args) => cli::rules::explain(&args),

@@ -9,11 +9,13 @@ mod fit_table;
 mod github;
 pub mod gpus;
 pub mod json;
+pub mod jsonl;
 mod markdown;
 mod post_mortem;
 mod report;
 pub mod rules;
 mod sarif;
+pub mod story;
 pub mod text;
 
 /// Text of strangers for a terminal: control characters and those that turn the direction of writing are replaced.

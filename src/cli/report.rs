@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::check::{CheckArgs, Format, Loaded};
 use super::expected::{self, Configs};
-use super::{github, json, markdown, sarif, text};
+use super::{github, json, jsonl, markdown, sarif, text};
 use crate::explain::post_mortem;
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part, Place};
@@ -90,15 +90,7 @@ impl<'a> Report<'a> {
                 }
                 Ok(())
             }
-            Format::Jsonl => {
-                for (part, lines) in parts.iter().zip(&lines) {
-                    for finding in &part.analysis.findings {
-                        serde_json::to_writer(&mut *out, &json::finding(&part.name, finding, lines))?;
-                        out.write_all(b"\n")?;
-                    }
-                }
-                Ok(())
-            }
+            Format::Jsonl => parts.iter().zip(&lines).try_for_each(|(part, lines)| jsonl::write(out, &part.name, &part.analysis, lines)),
             Format::Markdown => markdown::write(out, &run_name(&name, several), &views, place, self.rules),
             Format::Sarif => {
                 self.objects.extend(parts.iter().zip(&lines).flat_map(|(part, lines)| sarif::results(&part.name, &part.analysis, lines)));

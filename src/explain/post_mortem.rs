@@ -109,7 +109,10 @@ fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
         _ => {}
     }
     let time = finding.time.clone().or_else(|| time_near(part.lines?, finding.span.line));
-    let last_step = part.lines.and_then(|lines| step_above(lines, finding.span.line));
+    let last_step = match part.lines {
+        Some(lines) => step_above(lines, finding.span.line),
+        None => part.analysis.story.last_step,
+    };
     let step = match (finding.step, last_step) {
         (Some(step), _) => Some(fill(language, "post.at-step", &[("step", step.to_string())])),
         (None, Some((step, line))) => Some(fill(language, "post.after-step", &[("step", step.to_string()), ("place", place(part, line))])),

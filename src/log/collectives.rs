@@ -76,7 +76,8 @@ pub fn read<'f>(findings: impl IntoIterator<Item = &'f Finding>, ranks: &[u32]) 
         }
         if let (Some(seq), Some(op)) = (whole("seq"), finding.text("op")) {
             let call = Call { op: op.to_owned(), numel: whole("numel_in").zip(whole("numel_out")) };
-            let group = finding.text("pg").map(str::to_owned);
+            // The number of a group is a number, its name a text.
+            let group = finding.text("pg").map(str::to_owned).or_else(|| whole("pg").map(|n| n.to_string()));
             waits.entry((group, seq)).or_default().entry(rank).or_insert(call);
         }
     }

@@ -1,0 +1,303 @@
+//! Findings as lines of JSON: written by `check --format jsonl`, read again by `story`.
+//!
+//! A line has the fields of [`objects::finding`], and what another machine needs to tell one story over many files: the
+//! operation and process group of a collective, whether the run went on, and the last step beside the root cause. Reading takes nothing on trust: a line may
+//! be cut, hostile or of another version; texts are cut to a bound, unknown fields and words are passed over.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::json as objects;
+use crate::log::rules::Rules;
+use crate::log::run::{self, Part};
+use crate::log::story::Group;
+use crate::log::units::{Unit, Value};
+use crate::log::verdict::{self, Verdict};
+use crate::log::vocabulary::{Cause, Confidence, Kind, Role, Severity};
+use crate::log::{Analysis, Finding, Number, Span};
+use crate::text::Lines;
+
+/// Captures that are written and read again.
+const TEXTS: [&str; 5] = ["op", "pg", "exception", "frame", "alloc_conf"];
+/// Bytes of a text that are kept.
+const MOST_TEXT: usize = 2048;
+/// Numbers of a finding that are kept.
+const MOST_NUMBERS: usize = 64;
+/// Ranks are below it, as in logs.
+const MOST_RANKS: u64 = 1 << 24;
+/// Findings of one file that are kept; more of them are counted.
+const MOST_OF_A_FILE: usize = 200;
+/// Findings that are kept of all files; past it root causes only.
+const MOST_FINDINGS: usize = 500_000;
+
+/// Writes all findings of a file.
+///
+/// # Errors
+/// When the output cannot be written.
+pub fn write(out: &mut dyn Write, file: &str, analysis: &Analysis, lines: &dyn Lines) -> std::io::Result<()> {
+    for (index, finding) in analysis.findings.iter().enumerate() {
+        let mut object = objects::finding(file, finding, lines);
+        for name in TEXTS {
+            if let Some(text) = finding.text(name) {
+                object[name] = text.into();
+            }
+        }
+        if analysis.story.group_of(index).is_some_and(|group| group.went_on) {
+            object["went_on"] = true.into();
+        }
+        if let (true, Some((step, line))) = (finding.role == Role::RootCause, analysis.story.last_step) {
+            object["last_step"] = json!({"step": step, "line": line + 1});
+        }
+        serde_json::to_writer(&mut *out, &object)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// The files of a run, put together from lines of findings.
+#[derive(Debug, Default)]
+pub struct Joined {
+    /// In order of their first finding.
+    pub parts: Vec<Part>,
+    /// Findings read.
+    pub findings: usize,
+    kept: usize,
+    part_of: HashMap<String, usize>,
+    /// Members of groups by part, group, rank and collective: a repeat of one that is kept is only counted.
+    seen: HashMap<(usize, usize, Option<u32>, Option<i64>), usize>,
+}
+
+impl Joined {
+    /// Takes in one line: a finding, perhaps behind the label of a launcher (`3: {…}`, `node01<TAB>{…}`).
+    ///
+    /// # Errors
+    /// In words, when the line is no finding.
+    pub fn add(&mut self, line: &str, rules: &Rules) -> Result<(), String> {
+        let start = line.find('{').ok_or("no JSON object")?;
+        let label = line[..start].trim().trim_end_matches(':');
+        let object: Map<String, Json> = serde_json::from_str(&line[start..]).map_err(|e| e.to_string())?;
+        let (file, finding, went_on) = read(&object, rules)?;
+        let name = if label.is_empty() { file } else { format!("{}:{file}", cut(label)) };
+        self.findings += 1;
+        let mut nth = self.part_named(&name);
+        // A second root cause in a file of this name: the same path on another machine.
+        if finding.role == Role::RootCause && self.parts[nth].analysis.story.root.is_some() {
+            self.part_of.remove(&name);
+            nth = self.part_named(&name);
+        }
+        if let (Role::RootCause, Some(last)) = (finding.role, object.get("last_step")) {
+            let whole = |name: &str| last.get(name).and_then(Json::as_u64);
+            let line = whole("line").and_then(|line| usize::try_from(line).ok()?.checked_sub(1));
+            self.parts[nth].analysis.story.last_step = whole("step").zip(line);
+        }
+        self.insert(nth, finding, went_on);
+        Ok(())
+    }
+
+    fn part_named(&mut self, name: &str) -> usize {
+        if let Some(&nth) = self.part_of.get(name) {
+            return nth;
+        }
+        let rank = run::membership(name).and_then(|run| run.rank);
+        self.parts.push(Part { name: name.to_owned(), rank, analysis: Analysis::default() });
+        self.part_of.insert(name.to_owned(), self.parts.len() - 1);
+        self.parts.len() - 1
+    }
+
+    fn insert(&mut self, nth: usize, finding: Finding, went_on: bool) {
+        let Analysis { findings, story } = &mut self.parts[nth].analysis;
+        let same = |group: &Group| {
+            let lead: &Finding = &findings[group.lead];
+            lead.kind == finding.kind && lead.cause == finding.cause && (lead.rule == finding.rule || finding.kind == Kind::Nan)
+        };
+        let group = match finding.role {
+            Role::Repeat => story.groups.iter().rposition(same),
+            _ => None,
+        };
+        let seq = finding.number("seq").map(|number| number.value.as_f64() as i64);
+        let key = |group: usize| (nth, group, finding.rank, seq);
+        if let Some(&member) = group.and_then(|group| self.seen.get(&key(group))) {
+            if let Some(group) = group {
+                story.groups[group].members.push(member);
+            }
+            return;
+        }
+        let full = findings.len() >= MOST_OF_A_FILE || self.kept >= MOST_FINDINGS;
+        if full && finding.role != Role::RootCause {
+            return;
+        }
+        self.kept += 1;
+        let at = findings.len();
+        let group = group.unwrap_or_else(|| {
+            story.groups.push(Group { lead: at, went_on, ..Group::default() });
+            story.groups.len() - 1
+        });
+        self.seen.insert(key(group), at);
+        story.groups[group].members.push(at);
+        if let Some(rank) = finding.rank {
+            let ranks = &mut story.groups[group].ranks;
+            if let Err(place) = ranks.binary_search(&rank) {
+                ranks.insert(place, rank);
+            }
+        }
+        story.group_index.push(group);
+        if finding.role == Role::RootCause {
+            story.root = Some(at);
+        }
+        findings.push(finding);
+    }
+}
+
+/// A finding from its object: the file's name, the finding, and whether the run went on after it.
+///
+/// Columns count characters, as the line itself is not at hand.
+fn read(object: &Map<String, Json>, rules: &Rules) -> Result<(String, Finding, bool), String> {
+    let text = |name: &str| object.get(name).and_then(Json::as_str);
+    let must = |name: &str| text(name).ok_or_else(|| format!("no field `{name}`"));
+    let whole = |name: &str| object.get(name).and_then(Json::as_u64);
+    let place = |name: &str, least: usize| whole(name).and_then(|n| usize::try_from(n).ok()?.checked_sub(1)).unwrap_or(least);
+    let unknown = |name: &str| format!("unknown word in `{name}`");
+    let (file, rule) = (cut(must("file")?), cut(must("rule")?));
+    let page = rules.page(&rule);
+    let kind = Kind::parse(must("kind")?).ok_or_else(|| unknown("kind"))?;
+    let severity = Severity::parse(must("severity")?).ok_or_else(|| unknown("severity"))?;
+    let role = Role::parse(must("role")?).ok_or_else(|| unknown("role"))?;
+    let cause = Cause::parse(must("cause")?).unwrap_or_default();
+    let line = whole("line").and_then(|n| usize::try_from(n).ok()?.checked_sub(1)).ok_or("no field `line`")?;
+    let start = place("column", 0);
+    let numbers = numbers(object, page.map(|page| &page.front.numbers));
+    let texts: Vec<(String, String)> = TEXTS.iter().filter_map(|name| Some(((*name).to_owned(), cut(text(name)?)))).collect();
+    let verdict = match page.and_then(|page| page.front.verdict.as_deref()) {
+        Some("device-oom") => verdict::device_oom::judge(&numbers, &texts).filter(|oom| oom.cause == cause).map(Verdict::DeviceOom),
+        _ => None,
+    };
+    let finding = Finding {
+        title: page.map_or_else(|| Arc::from(rule.as_str()), |page| page.title.clone()),
+        rule: page.map_or_else(|| Arc::from(rule.as_str()), |page| page.id.clone()),
+        kind,
+        cause,
+        severity,
+        confidence: text("confidence").and_then(Confidence::parse).unwrap_or(Confidence::Low),
+        role,
+        precedence: page.map_or_else(|| usual_precedence(kind), |page| page.front.precedence),
+        message: cut(must("message")?),
+        span: Span { line, start, end_line: place("end_line", line).max(line), end: place("end_column", start) },
+        numbers,
+        texts,
+        rank: whole("rank").filter(|rank| *rank < MOST_RANKS).and_then(|rank| u32::try_from(rank).ok()),
+        step: whole("step"),
+        time: text("time").map(cut),
+        host: text("host").map(cut),
+        verdict,
+    };
+    Ok((file, finding, object.get("went_on").and_then(Json::as_bool).unwrap_or(false)))
+}
+
+fn numbers(object: &Map<String, Json>, units: Option<&std::collections::BTreeMap<String, Unit>>) -> Vec<Number> {
+    let Some(Json::Object(numbers)) = object.get("numbers") else { return Vec::new() };
+    let read = |(name, value): (&String, &Json)| {
+        let unit = units.and_then(|units| units.get(name)).copied().unwrap_or(Unit::Count);
+        let value = match (value.as_u64(), value.as_i64(), value.as_f64()) {
+            (Some(bytes), ..) if unit.is_bytes() => Value::Bytes(bytes),
+            (_, Some(n), _) => Value::Int(n),
+            (Some(n), None, _) => Value::Bytes(n),
+            (None, None, Some(x)) => Value::Float(x),
+            _ => return None,
+        };
+        Some(Number { name: cut(name), value, unit, text: String::new(), span: None })
+    };
+    numbers.iter().take(MOST_NUMBERS).filter_map(read).collect()
+}
+
+/// Where a kind of event stands among causes, for rules whose page is not at hand.
+fn usual_precedence(kind: Kind) -> u8 {
+    match kind {
+        Kind::Hardware => 1,
+        Kind::HostOom => 2,
+        Kind::Oom => 4,
+        Kind::CudaError => 5,
+        Kind::Crash => 6,
+        Kind::Nan => 7,
+        Kind::Launch => 8,
+        Kind::Nccl => 10,
+        Kind::Leak | Kind::Report => 11,
+    }
+}
+
+fn cut(text: &str) -> String {
+    text[..crate::text::floor_border(text, MOST_TEXT)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::analyze;
+    use crate::text::StrLines;
+
+    fn joined(lines: &[&str]) -> (Joined, Vec<String>) {
+        let mut joined = Joined::default();
+        let rules = Rules::builtin();
+        let problems = lines.iter().filter_map(|line| joined.add(line, &rules).err()).collect();
+        (joined, problems)
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let text = "{'loss': 2.0, 'step': 7}\n[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a \
+                    total capacity of 79.15 GiB of which 1.12 GiB is free. Process 77 has 78.03 GiB memory in use. Of the allocated memory \
+                    74.91 GiB is allocated by PyTorch, and 1.48 GiB is reserved by PyTorch but unallocated.\n";
+        let analysis = analyze(text, &Rules::builtin());
+        let mut out = Vec::new();
+        write(&mut out, "logs/rank_3.log", &analysis, &StrLines::new(text)).unwrap();
+        let line = String::from_utf8(out).unwrap();
+        let (found, problems) = joined(&[line.trim()]);
+        assert_eq!(problems, [""; 0]);
+        let (was, is) = (&analysis.findings[0], &found.parts[0].analysis.findings[0]);
+        assert_eq!((&was.rule, was.cause, was.role, was.precedence, was.rank), (&is.rule, is.cause, is.role, is.precedence, is.rank));
+        assert_eq!(was.numbers.iter().map(|n| n.value).collect::<Vec<_>>(), is.numbers.iter().map(|n| n.value).collect::<Vec<_>>());
+        assert_eq!(was.verdict, is.verdict);
+        assert_eq!((found.parts[0].rank, found.parts[0].analysis.story.root), (Some(3), Some(0)));
+    }
+
+    #[test]
+    fn hostile_lines_are_told_and_passed_over() {
+        let nested = format!("{}{}", "{\"a\":[".repeat(5000), "1");
+        let (found, problems) = joined(&[
+            "",
+            "no object",
+            "{",
+            "{}",
+            &nested,
+            r#"{"file":"a","line":0,"rule":"x","kind":"oom","severity":"error","role":"root-cause","message":"m"}"#,
+            r#"{"file":"a","line":1,"rule":"x","kind":"no such kind","severity":"error","role":"root-cause","message":"m"}"#,
+            r#"{"file":[],"line":1,"rule":"x","kind":"oom","severity":"error","role":"root-cause","message":"m"}"#,
+        ]);
+        assert_eq!((found.parts.len(), problems.len()), (0, 8));
+        let wild = r#"{"file":"a","line":18446744073709551615,"column":18446744073709551615,"end_line":1,"rule":"cuda-oom","kind":"oom",
+            "cause":"device-full","severity":"error","role":"root-cause","message":"m","rank":4294967295,"step":18446744073709551615,
+            "numbers":{"tried":18446744073709551615,"total":-1,"free":1e308,"allocated":"x","process_in_use":18446744073709551615},
+            "last_step":[],"unknown":{"more":[1,2]}}"#;
+        let (mut found, problems) = joined(&[wild, wild]);
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(found.parts.len(), 2, "two root causes in files of one name");
+        assert!(run::join(&mut found.parts).is_some());
+        assert_eq!(found.parts[0].analysis.findings[0].rank, None);
+    }
+
+    #[test]
+    fn repeats_are_counted_and_not_kept() {
+        let line = |role: &str, line: usize| {
+            format!(
+                r#"{{"file":"a.log","line":{line},"rule":"loss-nan","kind":"nan","cause":"nan-onset","severity":"error","role":"{role}","message":"m"}}"#
+            )
+        };
+        let lines: Vec<String> = std::iter::once(line("root-cause", 1)).chain((2..2000).map(|n| line("repeat", n))).collect();
+        let (found, _) = joined(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let story = &found.parts[0].analysis.story;
+        assert_eq!((story.groups.len(), story.groups[0].members.len()), (1, 1999));
+        assert_eq!(found.parts[0].analysis.findings.len(), 1);
+    }
+}
