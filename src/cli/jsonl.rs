@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::json as objects;
 use crate::log::rules::Rules;
-use crate::log::run::{self, Part};
+use crate::log::run::{self, Part, Place};
 use crate::log::story::Group;
 use crate::log::units::{Unit, Value};
 use crate::log::verdict::{self, Verdict};
@@ -80,7 +80,7 @@ impl Joined {
         let label = line[..start].trim().trim_end_matches(':');
         let object: Map<String, Json> = serde_json::from_str(&line[start..]).map_err(|e| e.to_string())?;
         let (file, finding, went_on) = read(&object, rules)?;
-        let name = if label.is_empty() { file } else { format!("{}:{file}", cut(label)) };
+        let name = if label.is_empty() || label == file { file } else { format!("{}:{file}", cut(label)) };
         self.findings += 1;
         let mut nth = self.part_named(&name);
         // A second root cause in a file of this name: the same path on another machine.
@@ -95,6 +95,27 @@ impl Joined {
         }
         self.insert(nth, finding, went_on);
         Ok(())
+    }
+
+    /// The parts and the root cause of their run, with the roles that they have in it.
+    ///
+    /// A machine that read several files has told their story already: what it called a repeat of a cause that turns out
+    /// to be a consequence is one, too.
+    pub fn join(mut parts: Vec<Part>) -> (Vec<Part>, Option<Place>) {
+        let root = run::join(&mut parts);
+        let Some(place) = root else { return (parts, None) };
+        let lead = &parts[place.part].analysis.findings[place.finding];
+        let event = (lead.rule.clone(), lead.cause);
+        for Analysis { findings, story } in parts.iter_mut().map(|part| &mut part.analysis) {
+            for group in &story.groups {
+                let lead = &mut findings[group.lead];
+                if lead.role == Role::Repeat && (&lead.rule, lead.cause) != (&event.0, event.1) {
+                    lead.role = Role::Consequence;
+                    lead.severity = lead.severity.max(Severity::Warning);
+                }
+            }
+        }
+        (parts, root)
     }
 
     fn part_named(&mut self, name: &str) -> usize {
@@ -285,6 +306,26 @@ mod tests {
         assert_eq!(found.parts.len(), 2, "two root causes in files of one name");
         assert!(run::join(&mut found.parts).is_some());
         assert_eq!(found.parts[0].analysis.findings[0].rank, None);
+    }
+
+    #[test]
+    fn a_cause_elsewhere_makes_repeats_consequences() {
+        let line = |file: &str, rule: &str, kind: &str, cause: &str, role: &str| {
+            format!(
+                r#"{{"file":"{file}","line":9,"rule":"{rule}","kind":"{kind}","cause":"{cause}","severity":"error","role":"{role}","message":"m"}}"#
+            )
+        };
+        // Two machines; each has told the story of its own files.
+        let (found, _) = joined(&[
+            &line("rank_0.log", "nccl-watchdog-timeout", "nccl", "timeout", "root-cause"),
+            &line("rank_1.log", "nccl-watchdog-timeout", "nccl", "timeout", "repeat"),
+            &line("rank_2.log", "cuda-oom", "oom", "device-full", "root-cause"),
+        ]);
+        let (parts, root) = Joined::join(found.parts);
+        assert_eq!(root.map(|place| place.part), Some(2));
+        let roles: Vec<_> = parts.iter().map(|part| (part.analysis.findings[0].role, part.analysis.findings[0].severity)).collect();
+        let follows = (Role::Consequence, Severity::Warning);
+        assert_eq!(roles, [follows, follows, (Role::RootCause, Severity::Error)]);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::explain::texts::{Language, fill, text};
 use crate::files;
 use crate::log::Finding;
 use crate::log::rules::Rules;
-use crate::log::run::{self, Part, Place};
+use crate::log::run::{Part, Place};
 use crate::log::vocabulary::Role;
 use crate::text::StrLines;
 
@@ -153,8 +153,8 @@ fn write(args: &StoryArgs, joined: Joined, malformed: usize, rules: &Rules, out:
     let language = Language::English;
     let mut found = false;
     let mut objects = Vec::new();
-    for mut parts in by_attempt(joined.parts) {
-        let root = run::join(&mut parts);
+    for parts in by_attempt(joined.parts) {
+        let (parts, root) = Joined::join(parts);
         found |= parts.iter().flat_map(|part| &part.analysis.findings).any(|f| args.level.reached_by(f.severity));
         let views: Vec<words::Part<'_>> = parts
             .iter()
