@@ -1,7 +1,7 @@
 //! The pages about configs: form, and every excerpt.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
 
-use trainwreck::explain::config::{self, Outcome, pages};
+use trainwreck::explain::config::{self, Choice, Outcome, pages};
 use trainwreck::log::vocabulary::Severity;
 use trainwreck::model::beside::{WeightsIndex, weights_index};
 use trainwreck::model::checks::Around;
@@ -43,8 +43,11 @@ fn excerpts(section: &str) -> Vec<Excerpt> {
 }
 
 fn marks(excerpt: &Excerpt) -> Vec<(usize, String, Severity)> {
-    let Outcome::Config(view) = config::read(&excerpt.text) else { panic!("no config: {}", excerpt.text) };
-    let found = view.marks(&Around { index: excerpt.index.as_ref(), gpu_bytes: excerpt.gpu_bytes });
+    let found = match config::read(&excerpt.text) {
+        Outcome::Config(view) => view.marks(&Around { index: excerpt.index.as_ref(), gpu_bytes: excerpt.gpu_bytes }),
+        Outcome::Kin(kin) => kin.say(None, &Choice::default()).marks,
+        other => panic!("{other:?}: {}", excerpt.text),
+    };
     found.into_iter().map(|mark| (excerpt.text[..mark.span.start].matches('\n').count(), mark.code.to_owned(), mark.severity)).collect()
 }
 

@@ -9,6 +9,7 @@ mod fits;
 mod hints;
 mod hover;
 pub mod keys;
+pub mod kin;
 mod marks;
 pub mod pages;
 
@@ -28,6 +29,7 @@ use crate::model::{self, Model};
 pub use budget::Choice;
 pub use hints::{Hint, MOST_CHARACTERS};
 pub use hover::KeyText;
+pub use kin::Kin;
 pub use marks::Mark;
 
 /// Longer texts are no configs that anybody edits, and reading them at every keystroke would cost too much.
@@ -46,6 +48,8 @@ const LANGUAGE: Language = Language::English;
 pub enum Outcome {
     /// A model's config.
     Config(Box<View>),
+    /// A file around a model.
+    Kin(Box<Kin>),
     /// No JSON, at least not now.
     Broken,
     /// JSON of another kind, or too large.
@@ -70,7 +74,7 @@ pub fn read(text: &str) -> Outcome {
     };
     let document = documents::recognise(Section::new(&root));
     if !matches!(document, Document::ModelConfig | Document::OriginalParams) {
-        return Outcome::Other;
+        return Kin::of(root, document).map_or(Outcome::Other, |kin| Outcome::Kin(Box::new(kin)));
     }
     let model = model::from_section(Section::new(&root));
     Outcome::Config(Box::new(View { root, document, model }))

@@ -1,7 +1,7 @@
 //! Files that lie beside an open one: read when they are there, kept while they stay as they are.
 //!
-//! Only names that this program knows are looked for, in the folder of the open file and around it. A path in a
-//! document is never opened. Files that are no regular files, or too large, count as not there.
+//! Only names that this program knows are looked for, in the folder of the open file, in the one above, and in the local
+//! cache of models. A path in a document is never opened. Files that are no regular files, or too large, count as not there.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use super::convert::DocumentUri;
+use crate::explain::config::kin::Base;
 use crate::model::beside::{WeightsIndex, weights_index};
 use crate::model::config::Section;
 use crate::model::json;
@@ -23,7 +24,7 @@ const CONFIG: &str = "config.json";
 const INDEX: &str = "model.safetensors.index.json";
 
 type Stamp = (Option<SystemTime>, u64);
-type Kept<T> = LazyLock<Mutex<HashMap<PathBuf, (Stamp, Option<Arc<T>>)>>>;
+type Kept<T> = LazyLock<Mutex<HashMap<(PathBuf, String), (Stamp, Option<Arc<T>>)>>>;
 
 /// The index of the weights of an open `config.json`.
 pub fn index(uri: &DocumentUri) -> Option<Arc<WeightsIndex>> {
@@ -32,18 +33,59 @@ pub fn index(uri: &DocumentUri) -> Option<Arc<WeightsIndex>> {
         return None;
     }
     let file = uri.file()?.with_file_name(INDEX);
-    kept(&KEPT, &file, |text| weights_index(Section::new(&json::parse(text).ok()?)).ok())
+    kept(&KEPT, (&file, INDEX), |text| weights_index(Section::new(&json::parse(text).ok()?)).ok())
 }
 
-/// What a file says, read again only when it has changed.
-fn kept<T>(kept: &Kept<T>, file: &Path, read: impl Fn(&str) -> Option<T>) -> Option<Arc<T>> {
+/// The config of the model that an open file belongs to: beside it, in the folder above where that is usual, or of a
+/// model of this name in the local Hugging Face cache.
+pub fn base(uri: &DocumentUri, name: Option<&str>, above: bool) -> Option<Arc<Base>> {
+    static KEPT: Kept<Base> = LazyLock::new(Mutex::default);
+    let file = uri.file()?;
+    let folder = file.parent()?;
+    let mut places = vec![(CONFIG.to_owned(), folder.join(CONFIG))];
+    places.extend(folder.parent().filter(|_| above).map(|parent| (format!("../{CONFIG}"), parent.join(CONFIG))));
+    places.extend(name.and_then(cached).map(|path| (format!("{} in the local cache", name.unwrap_or_default()), path)));
+    places.into_iter().find_map(|(place, path)| kept(&KEPT, (&path, &place), |text| Base::read(place.clone(), text)))
+}
+
+/// The config of a model in the cache of Hugging Face. Only a plain `organisation/model` names one: nothing in it can lead
+/// out of the cache.
+fn cached(name: &str) -> Option<PathBuf> {
+    let (organisation, model) = name.split_once('/')?;
+    let safe = |part: &str| {
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+    };
+    if !safe(organisation) || !safe(model) {
+        return None;
+    }
+    let folder = cache()?.join(format!("models--{organisation}--{model}"));
+    let main = folder.join("refs/main");
+    let revision = std::fs::metadata(&main)
+        .ok()
+        .filter(|data| data.is_file() && data.len() <= 64)
+        .and_then(|_| std::fs::read_to_string(&main).ok())?;
+    let revision = revision.trim();
+    revision.chars().all(|c| c.is_ascii_hexdigit()).then(|| folder.join("snapshots").join(revision).join(CONFIG))
+}
+
+/// Where the hub keeps what it has loaded.
+fn cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("HF_HUB_CACHE")
+        .or_else(|| set("HF_HOME").map(|home| home.join("hub")))
+        .or_else(|| std::env::home_dir().map(|home| home.join(".cache/huggingface/hub")))
+}
+
+/// What a file says, under the name it is shown by; read again only when it has changed.
+fn kept<T>(kept: &Kept<T>, (file, place): (&Path, &str), read: impl Fn(&str) -> Option<T>) -> Option<Arc<T>> {
     let data = std::fs::metadata(file).ok()?;
     // A pipe would wait for ever and a device never end.
     if !data.is_file() || data.len() > MOST_BYTES {
         return None;
     }
     let stamp = (data.modified().ok(), data.len());
-    let known = kept.lock().unwrap_or_else(PoisonError::into_inner).get(file).filter(|(then, _)| *then == stamp).cloned();
+    let key = (file.to_owned(), place.to_owned());
+    let known = kept.lock().unwrap_or_else(PoisonError::into_inner).get(&key).filter(|(then, _)| *then == stamp).cloned();
     if let Some((_, value)) = known {
         return value;
     }
@@ -54,6 +96,6 @@ fn kept<T>(kept: &Kept<T>, file: &Path, read: impl Fn(&str) -> Option<T>) -> Opt
     if all.len() >= MOST_KEPT {
         all.clear();
     }
-    all.insert(file.to_owned(), (stamp, value.clone()));
+    all.insert(key, (stamp, value.clone()));
     value
 }

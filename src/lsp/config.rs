@@ -16,6 +16,7 @@ use super::convert::{ClientFacts, Diagnostics, place, position, range};
 use super::diagnostics::SOURCE;
 use super::hover;
 use super::state::{Job, Reading, Todo};
+use crate::explain::config::kin::Said;
 use crate::explain::config::{self, Outcome, View};
 use crate::explain::seen::Card;
 use crate::explain::texts::{Language, text};
@@ -38,7 +39,7 @@ const MOST_SEARCHED: usize = 2000;
 
 /// What is known of a config.
 pub struct ConfigReading {
-    /// The config; none while the JSON is broken.
+    /// The config; none while the JSON is broken, and for files around a model.
     view: Option<View>,
     hints: Vec<LineHint>,
     lens: Vec<String>,
@@ -73,6 +74,12 @@ fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<Config
     match config::read(&rope.to_string()) {
         Outcome::Other => None,
         Outcome::Broken => former.map(|former| kept(&former, rope, job.todo)),
+        Outcome::Kin(kin) => {
+            let base = beside::base(&job.uri, kin.base_name(), kin.looks_above());
+            let Said { lens, tasks, hints, marks } = kin.say(base.as_deref(), &job.settings.choice);
+            let hints = hints.into_iter().map(|hint| placed(rope, hint)).collect();
+            Some(Arc::new(ConfigReading { hints, lens, tasks, marks, view: None }))
+        }
         Outcome::Config(view) => {
             let hints = view.hints().into_iter().map(|hint| placed(rope, hint)).collect();
             let tasks = view.tasks(&job.settings.choice);
@@ -189,11 +196,10 @@ fn page(code: &str) -> Option<CodeDescription> {
 /// runtime's thread.
 pub fn hover(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, position: Position) -> Option<Hover> {
     let at = document::offset(&reading.rope, facts.encoding, place(position));
-    let view = config.view.as_ref()?;
     let wanted = |mark: &&config::Mark| !reading.settings.disabled.contains(mark.code);
     let marks: Vec<&config::Mark> =
         config.marks.iter().filter(wanted).filter(|mark| mark.span.start <= at && at <= mark.span.end).collect();
-    let key = view.hover(at);
+    let key = config.view.as_ref().and_then(|view| view.hover(at));
     let bytes = key.as_ref().map(|key| key.span.clone()).or_else(|| marks.first().map(|mark| mark.span.clone()))?;
     let parts: Vec<String> = marks.iter().map(|mark| mark.markdown()).chain(key.map(|key| key.markdown)).collect();
     Some(hover::contents(facts, parts.join("\n\n---\n\n"), range(&reading.rope, facts.encoding, span(&reading.rope, bytes))))

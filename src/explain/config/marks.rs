@@ -63,7 +63,7 @@ pub fn of(view: &View, around: &Around<'_>) -> Vec<Mark> {
 }
 
 /// A check in words.
-fn checked(check: Check) -> Mark {
+pub(super) fn checked(check: Check) -> Mark {
     let severity = match (&check.problem, check.gravity) {
         // Nothing is wrong with the file: the GPU is a choice.
         (Problem::WeightsExceedGpu { .. }, _) | (_, Gravity::Doubtful) => Severity::Warning,

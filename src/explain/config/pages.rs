@@ -48,6 +48,8 @@ pub const TEXTS: &[(&str, &str)] = pages![
     "config-sizes",
     "config-tied-head",
     "config-value",
+    "trainer-divergence",
+    "trainer-non-finite",
 ];
 
 /// Every page, by id.
