@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use ropey::Rope;
 use tower_lsp_server::ls_types::{
-    CodeDescription, CodeLens, Command, Diagnostic, DiagnosticSeverity, Hover, InlayHint, InlayHintLabel, NumberOrString, Position, Range,
+    CodeDescription, CodeLens, Command, CompletionItem, CompletionItemKind, CompletionTextEdit, Diagnostic, DiagnosticSeverity, Hover,
+    InlayHint, InlayHintLabel, NumberOrString, Position, Range, TextEdit,
 };
 
 use super::beside;
@@ -46,6 +47,8 @@ pub struct ConfigReading {
     /// One line a task.
     tasks: Vec<String>,
     marks: Vec<config::Mark>,
+    /// Is it a file around a model, and no config?
+    is_kin: bool,
 }
 
 /// A hint and its place.
@@ -78,13 +81,13 @@ fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<Config
             let base = beside::base(&job.uri, kin.base_name(), kin.looks_above());
             let Said { lens, tasks, hints, marks } = kin.say(base.as_deref(), &job.settings.choice);
             let hints = hints.into_iter().map(|hint| placed(rope, hint)).collect();
-            Some(Arc::new(ConfigReading { hints, lens, tasks, marks, view: None }))
+            Some(Arc::new(ConfigReading { hints, lens, tasks, marks, view: None, is_kin: true }))
         }
         Outcome::Config(view) => {
             let hints = view.hints().into_iter().map(|hint| placed(rope, hint)).collect();
             let tasks = view.tasks(&job.settings.choice);
             let marks = marks_of(&view, job);
-            Some(Arc::new(ConfigReading { hints, lens: view.lens(), tasks, marks, view: Some(*view) }))
+            Some(Arc::new(ConfigReading { hints, lens: view.lens(), tasks, marks, view: Some(*view), is_kin: false }))
         }
     }
 }
@@ -124,7 +127,14 @@ fn kept(former: &ConfigReading, rope: &Rope, todo: Todo) -> Arc<ConfigReading> {
         Todo::Edit(edit) => former.hints.iter().filter_map(|hint| moved(hint, rope, edit)).collect(),
         _ => former.hints.clone(),
     };
-    Arc::new(ConfigReading { view: None, hints, lens: former.lens.clone(), tasks: former.tasks.clone(), marks: Vec::new() })
+    Arc::new(ConfigReading {
+        view: None,
+        hints,
+        lens: former.lens.clone(),
+        tasks: former.tasks.clone(),
+        marks: Vec::new(),
+        is_kin: former.is_kin,
+    })
 }
 
 /// A hint after an edit: below it at its line's new number, inside it at the line that holds its key. Where no line does
@@ -203,6 +213,31 @@ pub fn hover(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, pos
     let bytes = key.as_ref().map(|key| key.span.clone()).or_else(|| marks.first().map(|mark| mark.span.clone()))?;
     let parts: Vec<String> = marks.iter().map(|mark| mark.markdown()).chain(key.map(|key| key.markdown)).collect();
     Some(hover::contents(facts, parts.join("\n\n---\n\n"), range(&reading.rope, facts.encoding, span(&reading.rope, bytes))))
+}
+
+/// What may be written at a position of a config; none in other texts.
+pub fn completion(reading: &Reading, facts: &ClientFacts, position: Position) -> Option<Vec<CompletionItem>> {
+    // While one types the JSON is broken; the text was a config before.
+    let config = reading.config.as_ref()?;
+    if config.is_kin {
+        return None;
+    }
+    let at = document::offset(&reading.rope, facts.encoding, place(position));
+    let offers = config::completion::at(&reading.rope.to_string(), at);
+    let item = |offer: config::completion::Offer| {
+        let edit =
+            TextEdit { range: range(&reading.rope, facts.encoding, span(&reading.rope, offer.span)), new_text: offer.insert.clone() };
+        CompletionItem {
+            kind: Some(if offer.is_key { CompletionItemKind::PROPERTY } else { CompletionItemKind::VALUE }),
+            detail: Some(offer.detail).filter(|detail| !detail.is_empty()),
+            // Editors compare with what the edit replaces, which begins with the quote.
+            filter_text: Some(offer.insert),
+            label: offer.name,
+            text_edit: Some(CompletionTextEdit::Edit(edit)),
+            ..CompletionItem::default()
+        }
+    };
+    Some(offers.into_iter().map(item).collect())
 }
 
 /// A byte range of the text by lines.
