@@ -13,7 +13,7 @@ use tower_lsp_server::ls_types::{
 
 use super::beside;
 use super::choose;
-use super::convert::{ClientFacts, Diagnostics, place, position, range};
+use super::convert::{ClientFacts, Diagnostics, number, place, position, range};
 use super::diagnostics::SOURCE;
 use super::hover;
 use super::state::{Job, Reading, Todo};
@@ -249,22 +249,28 @@ fn span(rope: &Rope, bytes: std::ops::Range<usize>) -> Span {
 }
 
 /// What stands over the file: what it is, what fits (with a card that the open logs speak of, on that), and what to measure
-/// against.
-pub fn lens(config: &ConfigReading, card: Option<&Card>) -> Vec<CodeLens> {
-    let top = Range::new(Position::new(0, 0), Position::new(0, 0));
-    let lens = |title: &str, command: &str| CodeLens {
-        range: top,
+/// against. Lenses of one line stand in one row, which ends at the window's edge, so each task has a line of its own.
+pub fn lens(config: &ConfigReading, rope: &Rope, card: Option<&Card>) -> Vec<CodeLens> {
+    let last = Lines::count(rope).saturating_sub(1);
+    let lens_at = |line: usize, title: &str, command: &str| CodeLens {
+        range: {
+            let start = Position::new(number(line.min(last)), 0);
+            Range::new(start, start)
+        },
         command: Some(Command { title: title.to_owned(), command: command.to_owned(), arguments: None }),
         data: None,
     };
+    let lens = |title: &str, command: &str| lens_at(0, title, command);
     // A command without a name is shown as text that cannot be chosen.
     let mut lenses: Vec<CodeLens> = config.lens.iter().map(|title| lens(title, "")).collect();
     let fits = config.view.as_ref().zip(card).and_then(|(view, card)| view.fits(card));
     lenses.extend(fits.iter().map(|title| lens(title, choose::GPU)));
-    lenses.extend(config.tasks.iter().map(|title| lens(title, choose::GPU)));
+    lenses.extend(config.tasks.iter().enumerate().map(|(i, title)| lens_at(i + 1, title, choose::GPU)));
     if !config.tasks.is_empty() {
         lenses.push(lens(text(Language::English, "config.change.gpu"), choose::GPU));
-        lenses.push(lens(text(Language::English, "config.change.task"), choose::TASK));
+        if !config.is_kin {
+            lenses.push(lens(text(Language::English, "config.change.task"), choose::TASK));
+        }
     }
     lenses
 }

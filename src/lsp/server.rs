@@ -279,7 +279,7 @@ impl LanguageServer for Backend {
         // A card that was chosen is nearer than one that an open log speaks of.
         let card = self.state.card_seen().filter(|_| reading.settings.choice.gpu.is_none());
         // Plans of several tasks are no work for this thread.
-        let lens = move || reading.config.as_ref().map(|config| config::lens(config, card.as_ref()));
+        let lens = move || reading.config.as_ref().map(|config| config::lens(config, &reading.rope, card.as_ref()));
         Ok(tokio::task::spawn_blocking(lens).await.ok().flatten())
     }
 
