@@ -90,6 +90,7 @@ fn collective_object(collective: &Collective) -> Json {
         "calls": calls,
         "desynchronised": collective.is_desynchronised(),
         "missing": collective.missing,
+        "silent": collective.silent,
         "behind": behind,
     })
 }

@@ -13,6 +13,7 @@ pub mod seen;
 mod sentences;
 pub mod texts;
 
+use crate::log::collectives;
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::rules::{Page, Rules};
 use crate::log::units::{self, Unit, Value};
@@ -239,6 +240,14 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
             " · {}",
             fill(language, key, &[("count", group.members.len().to_string()), ("ranks", ranges(&group.ranks))])
         ));
+    }
+    if index == group.lead
+        && group.ranks.len() > 1
+        && finding.kind == Kind::Nccl
+        && finding.text("op").is_some()
+        && let Some(calls) = collectives::read(&analysis.findings, &[]).and_then(|all| sentences::different_calls(&all, language))
+    {
+        out.push_str(&format!(" · {}", fill(language, "collective.different", &[("calls", calls)])));
     }
     let silent = silent_ranks(finding, &group.ranks);
     if index == group.lead && !silent.is_empty() {

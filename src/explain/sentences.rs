@@ -2,7 +2,7 @@
 
 use super::ranges;
 use super::texts::{Language, fill};
-use crate::log::collectives::Collective;
+use crate::log::collectives::{Call, Collective};
 use crate::log::divergence::{Divergence, Quantity};
 use crate::log::memory::Trend;
 use crate::log::units;
@@ -16,28 +16,37 @@ pub(super) fn collective_sentences(collective: &Collective, language: Language) 
     let seq = ("seq", collective.seq.to_string());
     let waiting = collective.waiting();
     let op = collective.calls.first().map_or_else(String::new, |(call, _)| call.op.clone());
-    if collective.is_desynchronised() {
-        let calls: Vec<String> = collective
-            .calls
-            .iter()
-            .take(MOST_CALLS)
-            .map(|(call, ranks)| {
-                let values = [("op", call.op.clone()), ("ranks", ranges(ranks)), ("numel", call.numel.map_or(0, |n| n.0).to_string())];
-                fill(language, if call.numel.is_some() { "collective.call-size" } else { "collective.call" }, &values)
-            })
-            .collect();
-        out.push(fill(language, "collective.desync", &[seq.clone(), ("calls", calls.join("; "))]));
+    if let Some(calls) = different_calls(collective, language) {
+        out.push(fill(language, "collective.desync", &[seq.clone(), ("calls", calls)]));
     }
     if !collective.missing.is_empty() {
-        let values = [seq.clone(), ("op", op), ("ranks", ranges(&waiting)), ("missing", ranges(&collective.missing))];
+        let values = [seq.clone(), ("op", op), ("ranks", ranges(&waiting)), ("missing", named(&collective.missing, language))];
         out.push(fill(language, "collective.missing", &values));
+    }
+    if !collective.silent.is_empty() {
+        out.push(fill(language, "collective.silent", &[("ranks", named(&collective.silent, language))]));
     }
     if !collective.behind.is_empty() && collective.behind.len() * 2 <= waiting.len().max(2) {
         let ranks: Vec<u32> = collective.behind.iter().map(|(rank, _)| *rank).collect();
         let last = collective.behind.iter().map(|(_, last)| *last).min().unwrap_or_default();
-        out.push(fill(language, "collective.behind", &[seq, ("ranks", ranges(&ranks)), ("last", last.to_string())]));
+        out.push(fill(language, "collective.behind", &[seq, ("ranks", named(&ranks, language)), ("last", last.to_string())]));
     }
     out
+}
+
+/// What the ranks called when they were not in the same collective.
+pub(super) fn different_calls(collective: &Collective, language: Language) -> Option<String> {
+    let call = |(call, ranks): &(Call, Vec<u32>)| {
+        let values = [("op", call.op.clone()), ("ranks", named(ranks, language)), ("numel", call.numel.map_or(0, |n| n.0).to_string())];
+        fill(language, if call.numel.is_some() { "collective.call-size" } else { "collective.call" }, &values)
+    };
+    collective.is_desynchronised().then(|| collective.calls.iter().take(MOST_CALLS).map(call).collect::<Vec<_>>().join("; "))
+}
+
+/// `rank 3`, `ranks 3, 6`.
+fn named(ranks: &[u32], language: Language) -> String {
+    let key = if ranks.len() == 1 { "collective.rank" } else { "collective.ranks" };
+    fill(language, key, &[("ranks", ranges(ranks))])
 }
 
 /// How memory grew before it ran out: without a stop, so that it can stand in a row. `place` names a line.

@@ -7,10 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::Finding;
-use super::vocabulary::Kind;
+use super::vocabulary::{Kind, Severity};
 
 /// Ranks that must have waited before the absence of another says something.
 const LEAST_WAITING: usize = 2;
+/// A rank that is further behind counts in another group: within one, all up to the number before it are complete.
+const MOST_BEHIND: i64 = 8;
 /// Operations whose sizes are the same on all ranks.
 const SAME_SIZE: [&str; 6] = ["ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "ALLREDUCE_COALESCED"];
 
@@ -34,6 +36,8 @@ pub struct Collective {
     pub calls: Vec<(Call, Vec<u32>)>,
     /// Known ranks that did not report this timeout, when at least two did and these are fewer.
     pub missing: Vec<u32>,
+    /// Those of them that report nothing else that went wrong.
+    pub silent: Vec<u32>,
     /// Ranks whose last enqueued collective is an earlier one, with its number.
     pub behind: Vec<(u32, i64)>,
 }
@@ -63,18 +67,24 @@ impl Collective {
 pub fn read<'f>(findings: impl IntoIterator<Item = &'f Finding>, ranks: &[u32]) -> Option<Collective> {
     let mut known: BTreeSet<u32> = ranks.iter().copied().collect();
     let mut waits: BTreeMap<(Option<String>, i64), BTreeMap<u32, Call>> = BTreeMap::new();
-    let mut enqueued: BTreeMap<u32, i64> = BTreeMap::new();
+    let mut status: BTreeMap<u32, Status> = BTreeMap::new();
+    let mut told: BTreeSet<u32> = BTreeSet::new();
     for finding in findings {
         let Some(rank) = finding.rank else { continue };
         known.insert(rank);
         let whole = |name: &str| finding.number(name).map(|number| number.value.as_f64() as i64);
         if finding.kind != Kind::Nccl {
+            if finding.severity != Severity::Info {
+                told.insert(rank);
+            }
             continue;
         }
-        if let Some(last) = whole("last_enqueued").filter(|last| *last >= 0) {
-            enqueued.insert(rank, last);
-        }
-        if let (Some(seq), Some(op)) = (whole("seq"), finding.text("op")) {
+        let status = status.entry(rank).or_default();
+        // A rank counts for each of its groups: only the largest number is safe to be compared.
+        status.enqueued = status.enqueued.max(whole("last_enqueued").filter(|last| *last >= 0));
+        let Some(seq) = whole("seq") else { continue };
+        status.gave_up_at.insert(seq);
+        if let Some(op) = finding.text("op") {
             let call = Call { op: op.to_owned(), numel: whole("numel_in").zip(whole("numel_out")) };
             // The number of a group is a number, its name a text.
             let group = finding.text("pg").map(str::to_owned).or_else(|| whole("pg").map(|n| n.to_string()));
@@ -83,7 +93,10 @@ pub fn read<'f>(findings: impl IntoIterator<Item = &'f Finding>, ranks: &[u32]) 
     }
     let ((group, seq), by_rank) = waits.into_iter().max_by_key(|(_, by_rank)| by_rank.len())?;
     let waiting: BTreeSet<u32> = by_rank.keys().copied().collect();
-    let mut missing: Vec<u32> = known.difference(&waiting).copied().collect();
+    // Who gave up at this number, or at a later one, or in another group, was no absentee of this one for sure.
+    let just_before = |last: i64| (seq - MOST_BEHIND..seq).contains(&last);
+    let may_be_absent = |rank: &u32| status.get(rank).is_none_or(|status| status.gave_up_at.iter().all(|at| just_before(*at)));
+    let mut missing: Vec<u32> = known.difference(&waiting).copied().filter(may_be_absent).collect();
     // A rank below the highest one that is nowhere in the text.
     if let Some(last) = waiting.iter().next_back() {
         missing.extend((0..*last).filter(|rank| !known.contains(rank)).take(waiting.len() + 1));
@@ -93,14 +106,23 @@ pub fn read<'f>(findings: impl IntoIterator<Item = &'f Finding>, ranks: &[u32]) 
     if waiting.len() < LEAST_WAITING || missing.len() * 2 > waiting.len() + 1 {
         missing.clear();
     }
+    let silent = missing.iter().copied().filter(|rank| !told.contains(rank)).collect();
     let mut calls: BTreeMap<Call, Vec<u32>> = BTreeMap::new();
     for (rank, call) in by_rank {
         calls.entry(call).or_default().push(rank);
     }
-    let behind = enqueued.into_iter().filter(|(_, last)| *last < seq).collect();
+    let enqueued = status.into_iter().filter_map(|(rank, status)| Some((rank, status.enqueued?)));
+    let behind = enqueued.filter(|(_, last)| just_before(*last)).collect();
     let mut calls: Vec<(Call, Vec<u32>)> = calls.into_iter().collect();
     calls.sort_by_key(|(_, ranks)| std::cmp::Reverse(ranks.len()));
-    Some(Collective { group, seq, calls, missing, behind })
+    Some(Collective { group, seq, calls, missing, silent, behind })
+}
+
+/// What a rank's watchdog said of its collectives.
+#[derive(Default)]
+struct Status {
+    enqueued: Option<i64>,
+    gave_up_at: BTreeSet<i64>,
 }
 
 #[cfg(test)]
@@ -135,6 +157,26 @@ mod tests {
     fn who_lags() {
         let text: String = [timeout(0, "ALLREDUCE", 64, 698), timeout(1, "ALLREDUCE", 64, 698), timeout(2, "ALLREDUCE", 64, 690)].concat();
         assert_eq!(of(&text, &[]).behind, [(2, 690)]);
+    }
+
+    #[test]
+    fn nobody_is_accused_on_thin_evidence() {
+        let ranks = |ranks: &[u32]| -> String { ranks.iter().map(|rank| timeout(*rank, "ALLREDUCE", 64, 698)).collect() };
+        // Rank 3 gave up at the same collective; only its own report of it is not there.
+        let status = "[rank3]:[E1129 09:20:00.200000000 ProcessGroupNCCL.cpp:630] [Rank 3] Timeout at NCCL work: 691, last enqueued NCCL \
+                      work: 698, last completed NCCL work: 690.\n";
+        assert_eq!(of(&format!("{}{status}", ranks(&[0, 1, 2])), &[]).missing, [0; 0]);
+        // Rank 3 waits in a collective of another group, with a count of its own.
+        let other = timeout(3, "BROADCAST", 64, 13).replace("691", "12");
+        let found = of(&format!("{}{other}", ranks(&[0, 1, 2])), &[]);
+        assert_eq!((found.missing, found.behind), (vec![], vec![]));
+        // It gave up at the number before: it did not come to this one.
+        let before = timeout(3, "ALLREDUCE", 64, 690).replace("691", "690");
+        let found = of(&format!("{}{before}", ranks(&[0, 1, 2])), &[]);
+        assert_eq!((found.missing, found.silent, found.behind), (vec![3], vec![3], vec![(3, 690)]));
+        // A rank with a cause of its own is missing, and not silent.
+        let found = of(&format!("{}[rank3]: RuntimeError: CUDA error: out of memory\n", ranks(&[0, 1, 2])), &[]);
+        assert_eq!((found.missing, found.silent), (vec![3], vec![]));
     }
 
     #[test]
