@@ -15,6 +15,10 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Follows the events of the state until it is gone.
 pub async fn publish(client: Client, state: Arc<State>, mut events: UnboundedReceiver<Event>) {
     while let Some(event) = events.recv().await {
+        // Behind `shutdown` a client neither wants to be told nor asked.
+        if state.has_ended() {
+            continue;
+        }
         match event {
             Event::TotalsSeen if state.facts().refreshes_lenses => ask_for_lenses(&client),
             Event::TotalsSeen => {}
@@ -24,7 +28,7 @@ pub async fn publish(client: Client, state: Arc<State>, mut events: UnboundedRec
     }
 }
 
-async fn read(client: &Client, state: &State, uri: &DocumentUri) {
+async fn read(client: &Client, state: &Arc<State>, uri: &DocumentUri) {
     // What the text is by now; an older reading is not worth sending.
     let Some(reading) = state.reading(uri) else {
         return;
@@ -44,7 +48,7 @@ async fn read(client: &Client, state: &State, uri: &DocumentUri) {
         client.publish_diagnostics(reading.uri.0.clone(), reading.diagnostics.clone(), version).await;
     }
     if missed {
-        ask_again(client, &facts);
+        ask_again(client, state, &facts);
     }
 }
 
@@ -57,18 +61,19 @@ fn ask_for_lenses(client: &Client) {
 }
 
 /// Tells the client to ask for diagnostics, hints and lenses again; never waits for its answer.
-fn ask_again(client: &Client, facts: &ClientFacts) {
-    let client = client.clone();
+fn ask_again(client: &Client, state: &Arc<State>, facts: &ClientFacts) {
+    let (client, state) = (client.clone(), state.clone());
     let (diagnostics, hints, lenses) = (facts.refreshes_diagnostics && facts.pulls, facts.refreshes_hints, facts.refreshes_lenses);
     tokio::spawn(async move {
         let ask = async {
             if diagnostics {
                 let _ = client.workspace_diagnostic_refresh().await;
             }
-            if hints {
+            // The client may have said `shutdown` while it was waited for.
+            if hints && !state.has_ended() {
                 let _ = client.inlay_hint_refresh().await;
             }
-            if lenses {
+            if lenses && !state.has_ended() {
                 let _ = client.code_lens_refresh().await;
             }
         };

@@ -188,6 +188,8 @@ pub struct State {
     inner: Mutex<Inner>,
     work: Condvar,
     readings: watch::Sender<u64>,
+    /// The client said `shutdown`: it is asked nothing any more.
+    ended: AtomicBool,
     events: mpsc::UnboundedSender<Event>,
 }
 
@@ -204,7 +206,8 @@ impl State {
             rules: Rules::builtin(),
             facts: Arc::default(),
         };
-        let state = State { inner: Mutex::new(inner), work: Condvar::new(), readings: watch::channel(0).0, events };
+        let state =
+            State { inner: Mutex::new(inner), work: Condvar::new(), readings: watch::channel(0).0, ended: AtomicBool::new(false), events };
         (Arc::new(state), receiver)
     }
 
@@ -343,11 +346,17 @@ impl State {
         }
     }
 
-    /// Stops all work.
+    /// Stops all work; the client is asked nothing any more.
     pub fn cancel_all(&self) {
+        self.ended.store(true, Ordering::Relaxed);
         for document in self.lock().documents.values() {
             document.cancel.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Did the client say `shutdown`?
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     fn tell(&self, event: Event) {

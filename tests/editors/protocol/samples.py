@@ -59,3 +59,11 @@ HOSTILE = {
     "huge numbers": oom("99999999999999999999999999.99 GiB") + "\n" + oom("1e309 GiB") + "\n",
     "brackets": "{" * 20_000 + "[" * 20_000 + '{"message": "' + oom() + '"',
 }
+
+# A model's config; its first member lies behind wide characters on the same line.
+CONFIG = """{"_name_or_path": "é🚂", "architectures": ["LlamaForCausalLM"],
+  "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+  "num_hidden_layers": 32, "num_attention_heads": 32,
+  "max_position_embeddings": 131072, "vocab_size": 128256, "torch_dtype": "bfloat16"
+}
+"""

@@ -115,6 +115,36 @@ def look_at(editor, name, text):
     return uri, shown
 
 
+def look_at_config(check, editor):
+    """A model's config: lenses, a chosen GPU, completion while it is typed, a mark."""
+    uri = "file:///models/llama/config.json"
+    editor.open(uri, samples.CONFIG, "json")
+    diagnostics, hints, _ = editor.ask_everything(uri)
+    check("a config has hints and no marks", bool(hints) and not diagnostics, diagnostics)
+    editor.hover_everywhere(uri, 20)
+    command = lambda name, *arguments: editor.server.result(
+        "workspace/executeCommand", {"command": name, "arguments": list(arguments)}, 30)
+    command("trainwreck.chooseGpu", "rtx-4090")
+    titles = [lens["command"]["title"] for lens in editor.ask("textDocument/codeLens", uri)]
+    check("its lenses go by the chosen GPU", any("on rtx-4090 · " in title for title in titles), titles)
+    check("the catalogue is listed", len(command("trainwreck.gpus")) > 200)
+    command("trainwreck.chooseGpu")
+    asked = editor.server.wait_for(lambda m: m.get("method") == "window/showMessageRequest", 10, "a question")
+    check("without an argument the user is asked", len(asked["params"]["actions"]) > 3)
+    at = samples.CONFIG.index('"num_hidden_layers"')
+    editor.change(uri, at, at, '"num_key')
+    place = texts.position(editor.texts[uri], at + len('"num_key'), editor.encoding)
+    offers = editor.ask("textDocument/completion", uri, position=place)
+    check("a key is completed while it is typed", [offer["label"] for offer in offers] == ["num_key_value_heads"], offers)
+    editor.change(uri, at, at + len('"num_key'), "")
+    at = editor.texts[uri].index("4096")
+    editor.change(uri, at, at + 4, "4100")
+    codes = [one.get("code") for one in editor.diagnostics(uri)]
+    check("heads that do not divide are marked", codes == ["config-head-width"], codes)
+    editor.hover(uri, editor.texts[uri].index('"num_attention_heads"'))
+    editor.close(uri)
+
+
 def edit(editor, uri):
     """A few edits of the kinds that go wrong: behind wide characters, across lines, at the ends."""
     text = lambda: editor.texts[uri]
@@ -190,6 +220,8 @@ def hold(check, editor, sample_run):
     look_at(editor, "nan.log", samples.NAN)
     _, (diagnostics, hints, _) = look_at(editor, "steps.log", samples.STEPS)
     check("a healthy run has none", not diagnostics and not hints, diagnostics)
+
+    look_at_config(check, editor)
 
     for name in ("wide.log", "bar.log"):
         uri = "file:///logs/" + name

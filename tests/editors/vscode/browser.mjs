@@ -305,8 +305,15 @@ async function shownText(page) {
 
 async function command(page, title) {
   await page.keyboard.press("F1");
-  await page.locator(".quick-input-widget input:visible").first().fill(`>${title}`);
-  await page.waitForTimeout(500);
+  const input = page.locator(".quick-input-widget input:visible").first();
+  // A window that was just opened knows the commands of extensions only after a while.
+  await until(async () => {
+    await input.fill(">");
+    await input.fill(`>${title}`);
+    await page.waitForTimeout(500);
+    const first = await page.locator(".quick-input-list .monaco-list-row").first().innerText();
+    assert.ok(flat(first).startsWith(title), `the palette offers ${first}`);
+  });
   await page.keyboard.press("Enter");
 }
 
