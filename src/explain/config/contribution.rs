@@ -21,7 +21,7 @@ pub fn contribution(model: &Model, subject: Subject) -> Vec<String> {
         Subject::Heads => queries(model).into_iter().chain(share_of(model, &[Role::Attention])).collect(),
         Subject::KvHeads => keys_and_values(model).into_iter().chain(cache(model)).chain(grouped_heads(model)).collect(),
         Subject::HeadDim => cache(model),
-        Subject::Intermediate => share_of(model, &[Role::Mlp]).into_iter().collect(),
+        Subject::Intermediate => feed_forward(model).into_iter().collect(),
         Subject::Vocab => embedding(model).into_iter().chain(head(model)).collect(),
         Subject::Tied => head(model).into_iter().collect(),
         Subject::Positions => context(model).into_iter().chain(share_of(model, &[Role::Position])).collect(),
@@ -127,6 +127,21 @@ fn share_of(model: &Model, roles: &[Role]) -> Option<String> {
     };
     let values = [("sum", grouped(narrow(sum))), ("total", grouped(model.total())), ("share", share(model, sum))];
     (sum > 0).then(|| fill(LANGUAGE, key, &values))
+}
+
+/// The layers that have this width: dense ones, else experts of the same width, else none.
+fn feed_forward(model: &Model) -> Option<String> {
+    let width = model.dimensions.intermediate;
+    let as_wide = |tensor: &Tensor| tensor.out_in().is_some_and(|(out, input)| out == width || out == 2 * width || input == width);
+    let tensors = || model.inventory.groups.iter().flat_map(|group| &group.tensors);
+    if tensors().any(|tensor| tensor.role == Role::Mlp) {
+        return share_of(model, &[Role::Mlp]);
+    }
+    if tensors().any(|tensor| tensor.role == Role::Expert && as_wide(tensor)) {
+        return share_of(model, &[Role::Expert]);
+    }
+    let experts = tensors().any(|tensor| tensor.role == Role::Expert);
+    (experts && width > 0 && model.is_exact()).then(|| text(LANGUAGE, "config.use.no-mlp").to_owned())
 }
 
 fn active(model: &Model) -> Option<String> {
