@@ -44,13 +44,15 @@ pub fn base(uri: &DocumentUri, name: Option<&str>, above: bool) -> Option<Arc<Ba
     let folder = file.parent()?;
     let mut places = vec![(CONFIG.to_owned(), folder.join(CONFIG))];
     places.extend(folder.parent().filter(|_| above).map(|parent| (format!("../{CONFIG}"), parent.join(CONFIG))));
-    places.extend(name.and_then(cached).map(|path| (format!("{} in the local cache", name.unwrap_or_default()), path)));
+    places.extend(
+        name.and_then(|name| cached(&cache()?, name)).map(|path| (format!("{} in the local cache", name.unwrap_or_default()), path)),
+    );
     places.into_iter().find_map(|(place, path)| kept(&KEPT, (&path, &place), |text| Base::read(place.clone(), text)))
 }
 
 /// The config of a model in the cache of Hugging Face. Only a plain `organisation/model` names one: nothing in it can lead
 /// out of the cache.
-fn cached(name: &str) -> Option<PathBuf> {
+fn cached(cache: &Path, name: &str) -> Option<PathBuf> {
     let (organisation, model) = name.split_once('/')?;
     let safe = |part: &str| {
         !part.is_empty() && !part.starts_with('.') && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
@@ -58,7 +60,7 @@ fn cached(name: &str) -> Option<PathBuf> {
     if !safe(organisation) || !safe(model) {
         return None;
     }
-    let folder = cache()?.join(format!("models--{organisation}--{model}"));
+    let folder = cache.join(format!("models--{organisation}--{model}"));
     let main = folder.join("refs/main");
     let revision = std::fs::metadata(&main)
         .ok()
@@ -98,4 +100,23 @@ fn kept<T>(kept: &Kept<T>, (file, place): (&Path, &str), read: impl Fn(&str) -> 
     }
     all.insert(key, (stamp, value.clone()));
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_name_leads_into_the_cache_and_none_out_of_it() {
+        let cache = std::env::temp_dir().join(format!("trainwreck-cache-{}", std::process::id()));
+        let folder = cache.join("models--org--base-7B.v1");
+        std::fs::create_dir_all(folder.join("refs")).unwrap();
+        std::fs::write(folder.join("refs/main"), "0123abcd\n").unwrap();
+        assert_eq!(cached(&cache, "org/base-7B.v1"), Some(folder.join("snapshots/0123abcd/config.json")));
+        std::fs::write(folder.join("refs/main"), "../../../secret").unwrap();
+        for name in ["org/base-7B.v1", "org/other", "../x/y", "org/..", "/etc/passwd", "a", "org/a/b", "org/a\\b", ""] {
+            assert_eq!(cached(&cache, name), None, "{name}");
+        }
+        std::fs::remove_dir_all(&cache).unwrap();
+    }
 }

@@ -11,7 +11,8 @@ use tower_lsp_server::Client;
 use tower_lsp_server::jsonrpc::{Error, Result};
 use tower_lsp_server::ls_types::{MessageActionItem, MessageType};
 
-use super::state::{Chosen, State};
+use super::settings::Chosen;
+use super::state::State;
 use crate::explain::config::budget::{self, TASKS};
 use crate::explain::texts::{Language, fill, text};
 use crate::gpu;

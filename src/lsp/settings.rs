@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use crate::explain::config::{Choice, budget};
-use crate::gpu::cards;
+use crate::gpu::cards::{self, Card};
+use crate::model::training::Task;
 
 /// The section of the settings that is ours.
 pub const SECTION: &str = "trainwreck";
@@ -52,6 +53,29 @@ impl Settings {
         }
         if let Some(name) = value.get("task").and_then(Value::as_str) {
             settings.choice.task = budget::task(name.trim());
+        }
+        settings
+    }
+}
+
+/// A choice of this session; the outer `None` leaves a setting as it is.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Chosen {
+    /// The card, or none.
+    pub gpu: Option<Option<Card>>,
+    /// The task, or all.
+    pub task: Option<Option<Task>>,
+}
+
+impl Chosen {
+    /// The settings with this choice over them.
+    pub fn over(&self, set: &Settings) -> Settings {
+        let mut settings = set.clone();
+        if let Some(gpu) = &self.gpu {
+            settings.choice.gpu = gpu.clone().map(Ok);
+        }
+        if let Some(task) = self.task {
+            settings.choice.task = task;
         }
         settings
     }

@@ -18,13 +18,11 @@ use tokio::sync::{mpsc, watch};
 use super::config::ConfigReading;
 use super::convert::{ClientFacts, Diagnostics, DocumentUri};
 use super::reader::Change;
-use super::settings::Settings;
+use super::settings::{Chosen, Settings};
 use crate::explain::seen;
-use crate::gpu::cards::Card;
 use crate::log::rules::Rules;
 use crate::log::run::{Membership, Told, membership};
 use crate::log::{Analysis, LogDocument};
-use crate::model::training::Task;
 use crate::text::document::{self, LineEdit};
 
 /// What is known about one state of a document's text.
@@ -159,28 +157,6 @@ struct Inner {
     settings: Arc<Settings>,
     rules: Arc<Rules>,
     facts: Arc<ClientFacts>,
-}
-
-/// A choice of this session; the outer `None` leaves a setting as it is.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Chosen {
-    /// The card, or none.
-    pub gpu: Option<Option<Card>>,
-    /// The task, or all.
-    pub task: Option<Option<Task>>,
-}
-
-impl Chosen {
-    fn over(&self, set: &Settings) -> Settings {
-        let mut settings = set.clone();
-        if let Some(gpu) = &self.gpu {
-            settings.choice.gpu = gpu.clone().map(Ok);
-        }
-        if let Some(task) = self.task {
-            settings.choice.task = task;
-        }
-        settings
-    }
 }
 
 /// The state of the server.
