@@ -4,6 +4,7 @@
 //! are byte ranges of that text. Limit: a text above [`MOST_BYTES`] is not looked at.
 
 pub mod budget;
+pub mod completion;
 mod contribution;
 mod fits;
 mod hints;

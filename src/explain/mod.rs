@@ -244,6 +244,13 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
     if index == group.lead && !silent.is_empty() {
         out.push_str(&format!(" · {}", fill(language, "story.silent", &[("ranks", ranges(&silent))])));
     }
+    if let Some(root) = &analysis.story.elsewhere
+        && !group.went_on
+        && matches!(finding.role, Role::Consequence | Role::Confirmation)
+    {
+        let values = [("file", root.file.clone()), ("line", (root.line + 1).to_string())];
+        out.push_str(&format!(" · {}", fill(language, "story.follows-file", &values)));
+    }
     if let Some(root) = analysis.story.root.filter(|root| !group.members.contains(root) && !group.went_on) {
         if matches!(finding.role, Role::Consequence | Role::Confirmation) {
             out.push_str(&format!(

@@ -2,10 +2,17 @@
 
 use super::sentences::{collective_sentences, divergence_sentence, growth_sentence};
 use super::texts::{Language, fill, text};
-use super::{attempts, ranges};
+use super::{attempts, markdown, ranges};
 use crate::log::Analysis;
 use crate::log::collectives;
+use crate::log::run::Elsewhere;
 use crate::log::vocabulary::{Kind, Outcome, Role};
+
+/// Where the root cause stands that another file of the run has. The file's name is for a hover: escaped.
+fn elsewhere(root: &Elsewhere, language: Language) -> String {
+    let values = [("file", markdown::escape(&root.file)), ("line", (root.line + 1).to_string()), ("title", root.title.to_string())];
+    fill(language, "story.consequence-file", &values)
+}
 
 /// What part a finding plays, in a sentence or two.
 pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language) -> String {
@@ -35,6 +42,9 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
                     "story.consequence",
                     &[("line", line(root)), ("title", analysis.findings[root].title.to_string())],
                 ));
+            }
+            (Role::Consequence | Role::Confirmation, None) if story.elsewhere.is_some() => {
+                out.extend(story.elsewhere.as_ref().map(|root| elsewhere(root, language)));
             }
             (Role::Consequence, None) => out.push(text(language, "story.no-root").to_owned()),
             _ => {}

@@ -4,13 +4,13 @@
 //! consequence. Files belong together only where their names say so: a rank, a node, a task of one job.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use regex::{Captures, Regex};
 
 use super::root;
 use super::uncaught;
-use super::vocabulary::{Role, Severity};
+use super::vocabulary::{Cause, Role, Severity};
 use super::{Analysis, Finding};
 
 /// One file of a run.
@@ -50,18 +50,93 @@ pub fn join(parts: &mut [Part]) -> Option<Place> {
             }
             continue;
         }
-        let Some(own) = story.root.take() else { continue };
-        let members = story.group_of(own).map_or_else(|| vec![own], |group| group.members.clone());
-        let same = (findings[own].rule.clone(), findings[own].cause) == same_event;
-        for member in members {
-            let finding = &mut findings[member];
-            finding.role = if same || member != own { Role::Repeat } else { Role::Consequence };
-            if !same && finding.severity == Severity::Error {
-                finding.severity = Severity::Warning;
-            }
-        }
+        demote(findings, story, &same_event);
     }
     Some(root)
+}
+
+/// Makes the root cause of a part what it is when another part has the run's.
+fn demote(findings: &mut [Finding], story: &mut super::Story, event: &(Arc<str>, Cause)) {
+    let Some(own) = story.root.take() else { return };
+    let members = story.group_of(own).map_or_else(|| vec![own], |group| group.members.clone());
+    let same = findings[own].rule == event.0 && findings[own].cause == event.1;
+    for member in members {
+        let finding = &mut findings[member];
+        finding.role = if same || member != own { Role::Repeat } else { Role::Consequence };
+        if !same && finding.severity == Severity::Error {
+            finding.severity = Severity::Warning;
+        }
+    }
+}
+
+/// What a file says that matters to the others of its run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    root: Option<Finding>,
+    exception: Option<Finding>,
+    died: bool,
+}
+
+impl Told {
+    /// What this file says; `rank` is that of its name.
+    pub fn of(analysis: &Analysis, rank: Option<u32>) -> Told {
+        let Analysis { findings, story } = analysis;
+        let ranked = |i: usize| Finding { rank: findings[i].rank.or(rank), ..findings[i].clone() };
+        let exception = uncaught::candidate(findings, story).map(ranked);
+        Told { root: story.root.map(ranked), exception, died: uncaught::has_symptom(findings, story) }
+    }
+}
+
+/// Which of the files holds the root cause of the run, and the finding.
+pub fn choose<'t>(told: &[&'t Told]) -> Option<(usize, &'t Finding)> {
+    let mut best: Option<(usize, &Finding)> = None;
+    for (part, finding) in told.iter().enumerate().filter_map(|(part, one)| Some((part, one.root.as_ref()?))) {
+        if best.is_none_or(|(_, now)| root::explains_better(finding, now) || is_earlier(finding, now)) {
+            best = Some((part, finding));
+        }
+    }
+    if best.is_some_and(|(_, finding)| finding.precedence < uncaught::SYMPTOMS_FROM) {
+        return best;
+    }
+    let died = best.is_some() || told.iter().any(|one| one.died);
+    let exception = || told.iter().enumerate().find_map(|(part, one)| Some((part, one.exception.as_ref()?)));
+    if died { exception().or(best) } else { best }
+}
+
+/// Makes a finding of a file its root cause, since it is that of the run: an exception that explains what others saw.
+pub fn lead(analysis: &mut Analysis, root: &Finding) {
+    let Analysis { findings, story } = analysis;
+    let at = findings.iter().position(|finding| finding.span == root.span && finding.rule == root.rule);
+    if let Some(at) = at.filter(|&at| story.root != Some(at)) {
+        promote(findings, story, at);
+    }
+}
+
+/// Gives a file the roles that it has in a run whose root cause stands in another one.
+///
+/// `file` is how that one is called where its finding is named.
+pub fn follow(analysis: &mut Analysis, root: &Finding, file: &str) {
+    let Analysis { findings, story } = analysis;
+    let event = (root.rule.clone(), root.cause);
+    if story.root.is_some_and(|own| findings[own].rule == event.0 && findings[own].cause == event.1) {
+        // The same event once more: each file may have its own.
+        return;
+    }
+    demote(findings, story, &event);
+    story.elsewhere = Some(Elsewhere { file: file.to_owned(), line: root.span.line, rank: root.rank, title: root.title.clone() });
+}
+
+/// The root cause of a run, seen from another of its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The file that it stands in.
+    pub file: String,
+    /// Its line, 0-based.
+    pub line: usize,
+    /// Its rank, where known.
+    pub rank: Option<u32>,
+    /// The title of its rule.
+    pub title: Arc<str>,
 }
 
 /// The rank of the file is the rank of its findings that name none.
@@ -91,25 +166,11 @@ fn promote(findings: &mut [Finding], story: &mut super::Story, new: usize) {
 
 /// The root cause among the parts' own; else an exception that one of them printed and that explains the symptoms.
 fn root(parts: &[Part]) -> Option<Place> {
-    let roots = || parts.iter().enumerate().filter_map(|(part, one)| Some(Place { part, finding: one.analysis.story.root? }));
-    let of = |place: Place| &parts[place.part].analysis.findings[place.finding];
-    let mut best: Option<Place> = None;
-    for place in roots() {
-        if best.is_none_or(|now| root::explains_better(of(place), of(now)) || is_earlier(of(place), of(now))) {
-            best = Some(place);
-        }
-    }
-    if best.is_some_and(|best| of(best).precedence < uncaught::SYMPTOMS_FROM) {
-        return best;
-    }
-    let died = best.is_some() || parts.iter().any(|part| uncaught::has_symptom(&part.analysis.findings, &part.analysis.story));
-    let exception = || {
-        parts
-            .iter()
-            .enumerate()
-            .find_map(|(part, one)| Some(Place { part, finding: uncaught::candidate(&one.analysis.findings, &one.analysis.story)? }))
-    };
-    if died { exception().or(best) } else { best }
+    let told: Vec<Told> = parts.iter().map(|part| Told::of(&part.analysis, part.rank)).collect();
+    let (part, finding) = choose(&told.iter().collect::<Vec<_>>())?;
+    let Analysis { findings, story } = &parts[part].analysis;
+    let is_root = told[part].root.as_ref().is_some_and(|root| std::ptr::eq(root, finding));
+    Some(Place { part, finding: if is_root { story.root? } else { uncaught::candidate(findings, story)? } })
 }
 
 /// Of two events of one class, the one whose time stamp is of the same form and smaller.

@@ -12,6 +12,7 @@ use super::finding::{Finding, Number, Span};
 use super::groups::{self, is_non_finite};
 use super::progress::Steps;
 use super::rules::Rules;
+use super::run::Elsewhere;
 use super::scan::Match;
 use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
 use super::{Analysis, build, memory, outcome, root, serving, uncaught};
@@ -34,12 +35,19 @@ pub struct Story {
     pub attempts: Vec<Attempt>,
     /// Steady growth of memory before a device out-of-memory error that is the root cause.
     pub memory: Option<memory::Trend>,
+    /// The root cause of the run, when it stands in another file.
+    pub elsewhere: Option<Elsewhere>,
 }
 
 impl Story {
     /// The group that holds this finding.
     pub fn group_of(&self, finding: usize) -> Option<&Group> {
         self.groups.get(*self.group_index.get(finding)?)
+    }
+
+    /// Is the root cause known, here or in another file of the run?
+    pub fn names_root(&self) -> bool {
+        self.root.is_some() || self.elsewhere.is_some()
     }
 
     /// Does the group belong to the attempt that the story ends with: that of the root cause, else the last one?

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use ropey::Rope;
 use tower_lsp_server::ls_types::{
-    CodeDescription, CodeLens, Command, Diagnostic, DiagnosticSeverity, Hover, InlayHint, InlayHintLabel, NumberOrString, Position, Range,
+    CodeDescription, CodeLens, Command, CompletionItem, CompletionItemKind, CompletionTextEdit, Diagnostic, DiagnosticSeverity, Hover,
+    InlayHint, InlayHintLabel, NumberOrString, Position, Range, TextEdit,
 };
 
 use super::beside;
 use super::choose;
-use super::convert::{ClientFacts, Diagnostics, place, position, range};
+use super::convert::{ClientFacts, Diagnostics, number, place, position, range};
 use super::diagnostics::SOURCE;
 use super::hover;
 use super::state::{Job, Reading, Todo};
@@ -46,6 +47,8 @@ pub struct ConfigReading {
     /// One line a task.
     tasks: Vec<String>,
     marks: Vec<config::Mark>,
+    /// Is it a file around a model, and no config?
+    is_kin: bool,
 }
 
 /// A hint and its place.
@@ -78,13 +81,13 @@ fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<Config
             let base = beside::base(&job.uri, kin.base_name(), kin.looks_above());
             let Said { lens, tasks, hints, marks } = kin.say(base.as_deref(), &job.settings.choice);
             let hints = hints.into_iter().map(|hint| placed(rope, hint)).collect();
-            Some(Arc::new(ConfigReading { hints, lens, tasks, marks, view: None }))
+            Some(Arc::new(ConfigReading { hints, lens, tasks, marks, view: None, is_kin: true }))
         }
         Outcome::Config(view) => {
             let hints = view.hints().into_iter().map(|hint| placed(rope, hint)).collect();
             let tasks = view.tasks(&job.settings.choice);
             let marks = marks_of(&view, job);
-            Some(Arc::new(ConfigReading { hints, lens: view.lens(), tasks, marks, view: Some(*view) }))
+            Some(Arc::new(ConfigReading { hints, lens: view.lens(), tasks, marks, view: Some(*view), is_kin: false }))
         }
     }
 }
@@ -124,7 +127,14 @@ fn kept(former: &ConfigReading, rope: &Rope, todo: Todo) -> Arc<ConfigReading> {
         Todo::Edit(edit) => former.hints.iter().filter_map(|hint| moved(hint, rope, edit)).collect(),
         _ => former.hints.clone(),
     };
-    Arc::new(ConfigReading { view: None, hints, lens: former.lens.clone(), tasks: former.tasks.clone(), marks: Vec::new() })
+    Arc::new(ConfigReading {
+        view: None,
+        hints,
+        lens: former.lens.clone(),
+        tasks: former.tasks.clone(),
+        marks: Vec::new(),
+        is_kin: former.is_kin,
+    })
 }
 
 /// A hint after an edit: below it at its line's new number, inside it at the line that holds its key. Where no line does
@@ -205,6 +215,31 @@ pub fn hover(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, pos
     Some(hover::contents(facts, parts.join("\n\n---\n\n"), range(&reading.rope, facts.encoding, span(&reading.rope, bytes))))
 }
 
+/// What may be written at a position of a config; none in other texts.
+pub fn completion(reading: &Reading, facts: &ClientFacts, position: Position) -> Option<Vec<CompletionItem>> {
+    // While one types the JSON is broken; the text was a config before.
+    let config = reading.config.as_ref()?;
+    if config.is_kin {
+        return None;
+    }
+    let at = document::offset(&reading.rope, facts.encoding, place(position));
+    let offers = config::completion::at(&reading.rope.to_string(), at);
+    let item = |offer: config::completion::Offer| {
+        let edit =
+            TextEdit { range: range(&reading.rope, facts.encoding, span(&reading.rope, offer.span)), new_text: offer.insert.clone() };
+        CompletionItem {
+            kind: Some(if offer.is_key { CompletionItemKind::PROPERTY } else { CompletionItemKind::VALUE }),
+            detail: Some(offer.detail).filter(|detail| !detail.is_empty()),
+            // Editors compare with what the edit replaces, which begins with the quote.
+            filter_text: Some(offer.insert),
+            label: offer.name,
+            text_edit: Some(CompletionTextEdit::Edit(edit)),
+            ..CompletionItem::default()
+        }
+    };
+    Some(offers.into_iter().map(item).collect())
+}
+
 /// A byte range of the text by lines.
 fn span(rope: &Rope, bytes: std::ops::Range<usize>) -> Span {
     let line = |at: usize| rope.byte_to_line(at.min(rope.len_bytes()));
@@ -214,22 +249,28 @@ fn span(rope: &Rope, bytes: std::ops::Range<usize>) -> Span {
 }
 
 /// What stands over the file: what it is, what fits (with a card that the open logs speak of, on that), and what to measure
-/// against.
-pub fn lens(config: &ConfigReading, card: Option<&Card>) -> Vec<CodeLens> {
-    let top = Range::new(Position::new(0, 0), Position::new(0, 0));
-    let lens = |title: &str, command: &str| CodeLens {
-        range: top,
+/// against. Lenses of one line stand in one row, which ends at the window's edge, so each task has a line of its own.
+pub fn lens(config: &ConfigReading, rope: &Rope, card: Option<&Card>) -> Vec<CodeLens> {
+    let last = Lines::count(rope).saturating_sub(1);
+    let lens_at = |line: usize, title: &str, command: &str| CodeLens {
+        range: {
+            let start = Position::new(number(line.min(last)), 0);
+            Range::new(start, start)
+        },
         command: Some(Command { title: title.to_owned(), command: command.to_owned(), arguments: None }),
         data: None,
     };
+    let lens = |title: &str, command: &str| lens_at(0, title, command);
     // A command without a name is shown as text that cannot be chosen.
     let mut lenses: Vec<CodeLens> = config.lens.iter().map(|title| lens(title, "")).collect();
     let fits = config.view.as_ref().zip(card).and_then(|(view, card)| view.fits(card));
     lenses.extend(fits.iter().map(|title| lens(title, choose::GPU)));
-    lenses.extend(config.tasks.iter().map(|title| lens(title, choose::GPU)));
+    lenses.extend(config.tasks.iter().enumerate().map(|(i, title)| lens_at(i + 1, title, choose::GPU)));
     if !config.tasks.is_empty() {
         lenses.push(lens(text(Language::English, "config.change.gpu"), choose::GPU));
-        lenses.push(lens(text(Language::English, "config.change.task"), choose::TASK));
+        if !config.is_kin {
+            lenses.push(lens(text(Language::English, "config.change.task"), choose::TASK));
+        }
     }
     lenses
 }

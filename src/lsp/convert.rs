@@ -40,6 +40,11 @@ impl DocumentUri {
         path.rsplit('/').next().unwrap_or_default().to_owned()
     }
 
+    /// Its path, readable.
+    pub fn path(&self) -> String {
+        self.0.path().decode().to_string_lossy().into_owned()
+    }
+
     /// The file it names, when it names one.
     pub fn file(&self) -> Option<PathBuf> {
         if !self.0.scheme().as_str().eq_ignore_ascii_case("file") {

@@ -14,6 +14,7 @@ use tower_lsp_server::ls_types::{
 use super::convert::{ClientFacts, Diagnostics, DocumentUri, range};
 use super::settings::Settings;
 use super::state::Job;
+use super::state::runs::Root;
 use crate::explain;
 use crate::log::rules::Rules;
 use crate::log::vocabulary::{Kind, Role, Severity};
@@ -30,10 +31,12 @@ const MOST_FOLLOWED: usize = 20;
 const MOST_ALIKE: usize = 8;
 
 /// The findings of a job's text that are shown, as many as the settings allow, and their marks.
-pub fn build(job: &Job, analysis: &Analysis) -> (Vec<usize>, Diagnostics) {
+///
+/// `elsewhere` is the root cause of the run when another open document has it.
+pub fn build(job: &Job, analysis: &Analysis, elsewhere: Option<&Root>) -> (Vec<usize>, Diagnostics) {
     let mut shown = shown(analysis, &job.settings);
     let root = analysis.story.root.filter(|root| shown.contains(root));
-    let scene = Scene { uri: &job.uri, rope: &job.rope, facts: &job.facts, rules: &job.rules, analysis, shown: &shown, root };
+    let scene = Scene { uri: &job.uri, rope: &job.rope, facts: &job.facts, rules: &job.rules, analysis, shown: &shown, root, elsewhere };
     let most = job.settings.max_findings;
     // The mark that counts the rest takes the last place; with a single place the root cause has it.
     let kept = if shown.len() > most { (most - 1).max(1) } else { shown.len() };
@@ -61,7 +64,7 @@ fn shown(analysis: &Analysis, settings: &Settings) -> Vec<usize> {
     let mut shown: Vec<usize> = analysis.findings.iter().enumerate().filter(wanted).map(|(i, _)| i).collect();
     shown.sort_by_key(|&i| {
         let finding = &analysis.findings[i];
-        (analysis.story.root != Some(i), finding.role != Role::RootCause, severity(finding, analysis.story.root.is_some()), i)
+        (analysis.story.root != Some(i), finding.role != Role::RootCause, severity(finding, analysis.story.names_root()), i)
     });
     shown
 }
@@ -111,13 +114,15 @@ struct Scene<'a> {
     shown: &'a [usize],
     /// The root cause, when it is shown.
     root: Option<usize>,
+    /// The root cause in another document.
+    elsewhere: Option<&'a Root>,
 }
 
 impl Scene<'_> {
     fn mark(&self, i: usize) -> Diagnostic {
         let finding = &self.analysis.findings[i];
         let quiet = matches!(finding.role, Role::Consequence | Role::Repeat);
-        let root_known = self.analysis.story.root.is_some();
+        let root_known = self.analysis.story.names_root();
         Diagnostic {
             range: self.marked(finding),
             severity: Some(severity(finding, root_known).protocol()),
@@ -165,6 +170,7 @@ impl Scene<'_> {
             Some(root) if self.analysis.findings[i].role == Role::Consequence => {
                 places.push(self.place(root, "root cause: "));
             }
+            None if self.analysis.findings[i].role == Role::Consequence => places.extend(self.elsewhere.map(|root| self.in_another(root))),
             _ => {}
         }
         if let Some(group) = self.analysis.story.groups.iter().find(|group| group.lead == i) {
@@ -180,6 +186,15 @@ impl Scene<'_> {
         DiagnosticRelatedInformation {
             location: Location { uri: self.uri.0.clone(), range: self.marked(finding) },
             message: format!("{what}{rank}{}", finding.message),
+        }
+    }
+
+    fn in_another(&self, root: &Root) -> DiagnosticRelatedInformation {
+        let marked = explain::mark(&root.finding, &Lines::line(&root.rope, root.finding.span.line));
+        let rank = root.finding.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+        DiagnosticRelatedInformation {
+            location: Location { uri: root.uri.0.clone(), range: range(&root.rope, self.facts.encoding, marked) },
+            message: format!("root cause: {rank}{}", root.finding.message),
         }
     }
 

@@ -38,7 +38,7 @@ pub fn start(state: Arc<State>) -> std::io::Result<()> {
 
 /// Does a job; `None` when it was cancelled or its text has changed meanwhile.
 fn read(state: &State, job: &mut Job) -> Option<Reading> {
-    let (config, analysis) = match catch_unwind(AssertUnwindSafe(|| look(job))) {
+    let (config, mut analysis) = match catch_unwind(AssertUnwindSafe(|| look(job))) {
         Ok(known) => known?,
         Err(_) => {
             // Never expected; but a server that stays silent ever after would be worse than a file without findings.
@@ -50,8 +50,9 @@ fn read(state: &State, job: &mut Job) -> Option<Reading> {
     if !state.is_current(job) {
         return None;
     }
+    let root = state.among_its_run(job, &mut analysis);
     let (shown, diagnostics) = match (&analysis, &config) {
-        (Some(analysis), _) => diagnostics::build(job, analysis),
+        (Some(analysis), _) => diagnostics::build(job, analysis, root.as_ref()),
         (None, Some(config)) => (Vec::new(), config::marks(config, job)),
         (None, None) => Default::default(),
     };

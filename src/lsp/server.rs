@@ -151,6 +151,7 @@ fn capabilities(facts: &ClientFacts) -> ServerCapabilities {
         inlay_hint_provider: Some(OneOf::Left(true)),
         code_lens_provider: Some(CodeLensOptions { resolve_provider: Some(false) }),
         document_symbol_provider: Some(OneOf::Left(true)),
+        completion_provider: Some(CompletionOptions { trigger_characters: Some(vec!["\"".to_owned()]), ..CompletionOptions::default() }),
         execute_command_provider: Some(ExecuteCommandOptions {
             commands: choose::COMMANDS.iter().map(|name| (*name).to_owned()).collect(),
             ..ExecuteCommandOptions::default()
@@ -278,8 +279,16 @@ impl LanguageServer for Backend {
         // A card that was chosen is nearer than one that an open log speaks of.
         let card = self.state.card_seen().filter(|_| reading.settings.choice.gpu.is_none());
         // Plans of several tasks are no work for this thread.
-        let lens = move || reading.config.as_ref().map(|config| config::lens(config, card.as_ref()));
+        let lens = move || reading.config.as_ref().map(|config| config::lens(config, &reading.rope, card.as_ref()));
         Ok(tokio::task::spawn_blocking(lens).await.ok().flatten())
+    }
+
+    async fn completion(&self, params: CompletionParams) -> Result<Option<CompletionResponse>> {
+        let at = params.text_document_position;
+        let Some(reading) = self.reading(at.text_document.uri, HOVER_WAIT).await else {
+            return Ok(None);
+        };
+        Ok(config::completion(&reading, &self.state.facts(), at.position).map(CompletionResponse::Array))
     }
 
     async fn execute_command(&self, params: ExecuteCommandParams) -> Result<Option<Value>> {

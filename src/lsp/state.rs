@@ -5,6 +5,8 @@
 //! analysis happens elsewhere (`schedule.rs`) on a snapshot of the rope; a [`Reading`] is handed out only while it
 //! describes the text as it is.
 
+pub mod runs;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,6 +22,7 @@ use super::settings::Settings;
 use crate::explain::seen;
 use crate::gpu::cards::Card;
 use crate::log::rules::Rules;
+use crate::log::run::{Membership, Told, membership};
 use crate::log::{Analysis, LogDocument};
 use crate::model::training::Task;
 use crate::text::document::{self, LineEdit};
@@ -90,6 +93,10 @@ pub struct Document {
     in_work: bool,
     cancel: Arc<AtomicBool>,
     reading: Option<(u64, Arc<Reading>)>,
+    /// The run that its name says it belongs to.
+    run: Option<Membership>,
+    /// What it says that matters to the other logs of its run.
+    told: Option<Told>,
     /// Totals of cards that its memory errors print.
     totals: Vec<u64>,
     /// Diagnostics of this document were sent that are not empty.
@@ -116,6 +123,8 @@ pub struct Job {
     pub config: Option<Arc<ConfigReading>>,
     /// Set when nobody waits for the outcome any more.
     pub cancel: Arc<AtomicBool>,
+    /// The run that its name says it belongs to.
+    pub run: Option<Membership>,
     /// The rules to use.
     pub rules: Arc<Rules>,
     /// The settings in force.
@@ -281,6 +290,8 @@ impl State {
             in_work: false,
             cancel: Arc::default(),
             reading: None,
+            run: membership(&uri.path()),
+            told: None,
             totals: Vec::new(),
             marked: false,
             missed: false,
@@ -314,9 +325,15 @@ impl State {
 
     /// Forgets a document.
     pub fn close(&self, uri: &DocumentUri) {
-        let Some(document) = self.lock().documents.remove(&uri.key()) else {
+        let mut inner = self.lock();
+        let Some(document) = inner.documents.remove(&uri.key()) else {
             return;
         };
+        if let (Some(run), Some(_)) = (&document.run, &document.told) {
+            inner.show_run(&run.key, uri);
+            self.work.notify_one();
+        }
+        drop(inner);
         document.cancel.store(true, Ordering::Relaxed);
         if !document.totals.is_empty() {
             self.tell(Event::TotalsSeen);
@@ -388,6 +405,7 @@ impl State {
                     engine: document.engine.take(),
                     config: document.config.take(),
                     cancel: document.cancel.clone(),
+                    run: document.run.clone(),
                     rules: inner_now.rules.clone(),
                     settings: inner_now.settings.clone(),
                     facts: inner_now.facts.clone(),

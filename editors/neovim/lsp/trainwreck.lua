@@ -15,4 +15,11 @@ return {
     end
   end,
   init_options = settings.init_options(),
+  -- Neovim 0.11 knows lenses, and not the server's wish to be asked for them again.
+  capabilities = not vim.lsp.codelens.enable and { workspace = { codeLens = { refreshSupport = true } } } or nil,
+  handlers = not vim.lsp.codelens.enable and {
+    ['workspace/codeLens/refresh'] = function(...)
+      return require('trainwreck').on_lens_refresh(...)
+    end,
+  } or nil,
 }

@@ -31,6 +31,7 @@ pub fn contribution(model: &Model, subject: Subject) -> Vec<String> {
         Subject::SharedExperts => share_of(model, &[Role::SharedExpert]).into_iter().collect(),
         Subject::Window | Subject::Latent | Subject::LatentRotary => cache(model),
         Subject::Quantization => stored(model).into_iter().collect(),
+        Subject::Attention => Vec::new(),
         Subject::Free(_) => vec![text(LANGUAGE, "config.use.free").to_owned()],
     }
 }

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use super::completion;
 use super::contribution::contribution;
 use super::keys::{self, Subject};
 use super::{LANGUAGE, View, count, whole};
@@ -38,6 +39,11 @@ pub fn at(view: &View, at: usize) -> Option<KeyText> {
         Some(holder) => inside(&holder.node, view.language()) || std::ptr::eq(&holder.node, view.language()),
     };
     let mut parts = vec![heading(member, name)];
+    if let Value::String(value) = &member.node.value
+        && matches!(subject, Subject::Dtype | Subject::Attention)
+    {
+        parts.extend(completion::meaning(value).map(|meaning| format!("{}: {meaning}.", markdown::code(value))));
+    }
     match (&view.model, about_language) {
         (_, false) => parts.extend(holder.map(|part| fill(LANGUAGE, "config.other-part", &[("part", markdown::code(&part.name))]))),
         (Ok(model), true) => {
@@ -56,7 +62,16 @@ fn known(member: &Member) -> Option<(Subject, &'static str, &'static str)> {
 
 /// Keys that speak of the whole model wherever its language model is described.
 fn subject_of_file(subject: Subject) -> bool {
-    matches!(subject, Subject::ModelType | Subject::Class | Subject::Dtype | Subject::Tied | Subject::Quantization | Subject::Free(_))
+    matches!(
+        subject,
+        Subject::ModelType
+            | Subject::Class
+            | Subject::Dtype
+            | Subject::Tied
+            | Subject::Quantization
+            | Subject::Attention
+            | Subject::Free(_)
+    )
 }
 
 fn inside(outer: &Node, inner: &Node) -> bool {
@@ -170,7 +185,7 @@ fn read_of(subject: Subject) -> Option<fn(&Model) -> Option<String>> {
 
 /// Why the numbers are estimates.
 fn uncertain(model: &Model, subject: Subject) -> Option<String> {
-    if matches!(subject, Subject::Free(_)) {
+    if matches!(subject, Subject::Free(_) | Subject::Attention) {
         return None;
     }
     let why = markdown::escape(model.inexact.as_deref()?);

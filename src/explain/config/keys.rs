@@ -46,6 +46,8 @@ pub enum Subject {
     LatentRotary,
     /// Quantisation.
     Quantization,
+    /// Which code computes attention.
+    Attention,
     /// Adds neither parameters nor memory.
     Free(&'static str),
 }
@@ -85,6 +87,7 @@ pub const SUBJECTS: &[(Subject, &str, &str)] = &[
     (Subject::Latent, "latent", LATENT),
     (Subject::LatentRotary, "latent-rotary", "qk_rope_head_dim"),
     (Subject::Quantization, "quantization", QUANTIZATION),
+    (Subject::Attention, "attention", "attn_implementation|_attn_implementation"),
     (Subject::Free("rope-theta"), "rope-theta", "rope_theta"),
     (Subject::Free("rope-scaling"), "rope-scaling", "rope_scaling|rope_parameters"),
     (Subject::Free("activation"), "activation", "hidden_act|hidden_activation|activation_function"),

@@ -195,6 +195,8 @@ local function check_sample_run()
       maxFindings = 200,
       rules = { disabled = {} },
       inlayHints = { enabled = true },
+      gpu = '',
+      task = 'all',
     }),
     vim.inspect(client.config.init_options)
   )
@@ -314,6 +316,86 @@ local function check_silence()
   end
 end
 
+--- The titles of the lenses of a buffer that Neovim keeps, in their order.
+local function lenses_of(buf)
+  return vim.iter(vim.lsp.codelens.get(buf)):map(function(lens)
+    return lens.command and lens.command.title or ''
+  end):totable()
+end
+
+local function lens_with(buf, text)
+  return wait(10000, function()
+    return vim.iter(lenses_of(buf)):any(function(title)
+      return title:find(text, 1, true) ~= nil
+    end)
+  end)
+end
+
+--- A model's config: lenses, a change of the GPU by the menu that Neovim shows, completion, a mark.
+local function check_config()
+  local buf, ok = open(logs .. '/llama/config.json')
+  check('config.json: the server attaches', ok, vim.bo[buf].filetype)
+  check('a lens says what it is', lens_with(buf, '8.03 B parameters'), vim.inspect(lenses_of(buf)))
+  check('a lens a task', lens_with(buf, 'fits 24 GB cards'), vim.inspect(lenses_of(buf)))
+  check('hints stand behind keys', hints_at(buf, (find(buf, 'num_key_value_heads'))):find('KV 128 KiB/token', 1, true))
+
+  -- What a person chooses is chosen here: the entry that names the card.
+  local asked
+  local inputlist, select = vim.fn.inputlist, vim.ui.select
+  local function choose(items)
+    for i, item in ipairs(items) do
+      if tostring(item):find('l40s', 1, true) then
+        return i
+      end
+    end
+    return 0
+  end
+  vim.fn.inputlist = function(items)
+    asked = items
+    return choose(items) - 1
+  end
+  vim.ui.select = function(items, options, done)
+    local titles = vim.tbl_map(options and options.format_item or tostring, items)
+    local index = choose(titles)
+    asked = titles
+    done(items[index], index)
+  end
+  client_of(buf):exec_cmd({ command = 'trainwreck.chooseGpu', title = 'change GPU' }, { bufnr = buf })
+  check('the GPU is asked for', wait(10000, function()
+    return asked ~= nil
+  end))
+  check('the lenses go by the chosen GPU', lens_with(buf, 'on l40s · fits'), vim.inspect(lenses_of(buf)))
+  vim.fn.inputlist, vim.ui.select = inputlist, select
+
+  local line = find(buf, 'torch_dtype')
+  local column = lines_of(buf)[line]:find('float16', 1, true) - 1
+  vim.api.nvim_buf_set_text(buf, line - 1, column, line - 1, column + 7, { '' })
+  local answers = vim.lsp.buf_request_sync(buf, 'textDocument/completion', {
+    textDocument = vim.lsp.util.make_text_document_params(buf),
+    position = { line = line - 1, character = column },
+  }, 10000) or {}
+  local offered = {}
+  for _, answer in pairs(answers) do
+    for _, item in ipairs(answer.result or {}) do
+      offered[#offered + 1] = item.label
+    end
+  end
+  check('dtypes are offered', vim.tbl_contains(offered, 'bfloat16'), vim.inspect(offered))
+  vim.cmd('silent undo')
+
+  local width = find(buf, 'hidden_size')
+  vim.api.nvim_buf_set_lines(buf, width - 1, width, false, { '  "hidden_size": 4100,' })
+  line = find(buf, 'num_attention_heads')
+  local mark = error_at(buf, line)
+  check('heads that do not divide are marked', mark and mark.code == 'config-head-width', describe(buf))
+  local hover = hover_at(buf, line, '32')
+  check('its page is the hover', hover:find('What to do', 1, true) and hover:find('config-head-width', 1, true), hover)
+  vim.cmd('silent undo')
+  check('undo: silence', wait(10000, function()
+    return #vim.diagnostic.get(buf) == 0
+  end), describe(buf))
+end
+
 --- The folder with `.trainwreck` is the root: rule pages of the house are used.
 local function check_house_rules()
   local buf = open(logs .. '/house/run.log')
@@ -412,6 +494,7 @@ function scenarios.full()
   check_edits()
   check_growth()
   check_silence()
+  check_config()
   check_house_rules()
   check_filetypes()
   check_health()

@@ -23,6 +23,7 @@ try {
   await readsADeadRun();
   await takesThePicture();
   await leavesHarmlessAlone();
+  await choosesAGpu();
   await explainsOnRequest();
   await saysWhenAFileIsTooLarge();
   await saysWhenTheServerDoesNotStart();
@@ -133,6 +134,31 @@ async function leavesHarmlessAlone() {
     assert.equal(await page.locator(".squiggly-error, .squiggly-warning, .squiggly-info").count(), 0);
   });
   await picture(page, "harmless");
+  await page.close();
+}
+
+async function choosesAGpu() {
+  page = await openFile("llama_config.json");
+  const lenses = async () => flat((await page.locator(".codelens-decoration").allInnerTexts()).join(" / "));
+  await check("lenses stand over a config", () =>
+    until(async () => assert.match(await lenses(), /8\.03 B parameters.*fits 24 GB cards/), 90_000),
+  );
+  await page.waitForTimeout(1_000);
+  await picture(page, "config");
+  await check("a lens opens the list of GPUs", async () => {
+    await page.locator(".codelens-decoration a", { hasText: "change GPU" }).click();
+    const input = page.locator('.quick-input-widget input[placeholder="Name, id or memory"]');
+    await input.waitFor();
+    await input.fill("rtx-4090");
+    await page.waitForTimeout(500);
+    await picture(page, "config-gpus");
+    await page.keyboard.press("Enter");
+  });
+  await check("the lenses go by the chosen GPU", () =>
+    until(async () => assert.match(await lenses(), /on rtx-4090 · fits, .* left.*does not fit/)),
+  );
+  await page.waitForTimeout(1_000);
+  await picture(page, "config-gpu");
   await page.close();
 }
 

@@ -15,5 +15,18 @@ export function sampleFiles(folder) {
   files["notes.txt"] = files["oom.log"];
   files["config.json"] = '{\n  "model_type": "llama",\n  "hidden_size": 4096\n}\n';
   files["tsconfig.json"] = "{}\n";
+  files["llama_config.json"] = `{
+  "architectures": ["LlamaForCausalLM"],
+  "model_type": "llama",
+  "hidden_size": 4096,
+  "intermediate_size": 14336,
+  "num_hidden_layers": 32,
+  "num_attention_heads": 32,
+  "num_key_value_heads": 8,
+  "max_position_embeddings": 131072,
+  "vocab_size": 128256,
+  "torch_dtype": "bfloat16"
+}
+`;
   return files;
 }

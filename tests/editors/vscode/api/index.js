@@ -171,6 +171,45 @@ const tests = {
     await staysSilent(await open("tsconfig.json"));
   },
 
+  async "lenses over a config go by the chosen GPU"() {
+    const document = await open("llama_config.json");
+    const titles = async () =>
+      (await vscode.commands.executeCommand("vscode.executeCodeLensProvider", document.uri, 99)).map((lens) => lens.command?.title);
+    const shows = (what) => until(what, async () => (await titles()).some((title) => title.includes(what)));
+    await shows("8.03 B parameters");
+    await shows("fits 24 GB cards");
+    await vscode.commands.executeCommand("trainwreck.chooseGpu", "rtx-4090");
+    await shows("on rtx-4090 · fits");
+    await vscode.commands.executeCommand("trainwreck.chooseTask", "full");
+    await shows("would fit with");
+    await vscode.commands.executeCommand("trainwreck.chooseTask", "all");
+    await vscode.commands.executeCommand("trainwreck.chooseGpu", "none");
+    await shows("fits 24 GB cards");
+  },
+
+  async "keys and values are completed in a config"() {
+    const document = await open("llama_config.json");
+    const at = find(document, "bfloat16").translate(0, 1);
+    const labels = async () => {
+      const list = await vscode.commands.executeCommand("vscode.executeCompletionItemProvider", document.uri, at);
+      return list.items.map((item) => item.label.label ?? item.label);
+    };
+    await until("bfloat16 is offered", async () => (await labels()).includes("bfloat16"));
+  },
+
+  async "a mark on a config leads to its page"() {
+    const document = await open("llama_config.json");
+    const edit = new vscode.WorkspaceEdit();
+    const width = find(document, "4096");
+    edit.replace(document.uri, new vscode.Range(width, width.translate(0, 4)), "4100");
+    await vscode.workspace.applyEdit(edit);
+    const [mark] = await findings(document);
+    assert.equal(codeOf(mark), "config-head-width");
+    assert.match(String(mark.code.target), /pages\/config-head-width\.md$/);
+    const { text } = await hoverAt(document, find(document, "32", "num_attention_heads"));
+    assert.match(text, /What to do/);
+  },
+
   async "an edit moves the findings"() {
     const document = await open("job.err");
     const before = (await findings(document)).find((each) => each.severity === ERROR).range.start.line;

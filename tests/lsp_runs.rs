@@ -1,0 +1,54 @@
+//! Open logs of one run point to each other, over real stdio.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
+
+mod common;
+
+use common::{Client, OOM, STEP, rich};
+use serde_json::{Value, json};
+
+const RANK_0: &str = "file:///home/user/logs/rank_0.log";
+const RANK_3: &str = "file:///home/user/logs/rank_3.log";
+const OTHER: &str = "file:///home/user/logs/eval.log";
+
+fn timeout(rank: u32) -> String {
+    format!(
+        "{STEP}\n[rank{rank}]:[E1129 09:20:00.100000000 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: \
+         WorkNCCL(SeqNum=691, OpType=ALLREDUCE, NumelIn=64, NumelOut=64, Timeout(ms)=600000) ran for 600012 milliseconds before timing out.\n"
+    )
+}
+
+/// The next marks of a document that fulfil a wish.
+fn marks(client: &mut Client, uri: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    let found = client.wait(|message| {
+        message["method"] == "textDocument/publishDiagnostics"
+            && message["params"]["uri"] == uri
+            && message["params"]["diagnostics"].as_array().is_some_and(|marks| wanted(marks))
+    });
+    found["params"]["diagnostics"].as_array().unwrap().clone()
+}
+
+#[test]
+fn the_cause_in_one_open_log_explains_the_timeout_in_another() {
+    let (mut client, _) = Client::with(rich(), json!({}));
+    client.open(RANK_0, "log", &timeout(0));
+    client.open(OTHER, "log", &timeout(1));
+    assert_eq!(marks(&mut client, RANK_0, |marks| !marks.is_empty())[0]["severity"], 1, "alone, the timeout is what there is");
+    assert_eq!(marks(&mut client, OTHER, |marks| !marks.is_empty())[0]["severity"], 1);
+
+    client.open(RANK_3, "log", &format!("{STEP}\n{STEP}\n{OOM}\n"));
+    let root = marks(&mut client, RANK_3, |marks| !marks.is_empty());
+    assert_eq!((&root[0]["code"], &root[0]["severity"]), (&json!("cuda-oom"), &json!(1)));
+    let echo = marks(&mut client, RANK_0, |marks| marks.first().is_some_and(|mark| mark["severity"] == 3));
+    assert!(echo[0]["message"].as_str().unwrap().ends_with("follows from rank_3.log:3"), "{}", echo[0]["message"]);
+    let place = &echo[0]["relatedInformation"][0];
+    assert_eq!((&place["location"]["uri"], &place["location"]["range"]["start"]["line"]), (&json!(RANK_3), &json!(2)));
+    assert!(place["message"].as_str().unwrap().starts_with("root cause: rank 3: "), "{place}");
+    let column = timeout(0).lines().nth(1).unwrap().find("Watchdog").unwrap();
+    let hover = client.hover(RANK_0, 1, column);
+    assert!(hover["contents"]["value"].as_str().unwrap().contains("Follows from rank\\_3.log, line 3"), "{hover}");
+
+    // What is gone explains nothing any more.
+    client.notify("textDocument/didClose", json!({"textDocument": {"uri": RANK_3}}));
+    marks(&mut client, RANK_0, |marks| marks.first().is_some_and(|mark| mark["severity"] == 1));
+    assert_eq!(client.shut_down(), Some(0));
+}
