@@ -39,12 +39,18 @@ pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -
     }
     for group in &mut out {
         group.lead = lead_of_summary(group, findings, steps.lines).unwrap_or(group.lead);
-        group.ranks = group.members.iter().filter_map(|&i| findings[i].rank).collect();
-        group.ranks.sort_unstable();
-        group.ranks.dedup();
+        group.ranks = ranks_of(&group.members, findings);
     }
     out.sort_by_key(|group| group.lead);
     out
+}
+
+/// The ranks that reported these findings, rising.
+pub(super) fn ranks_of(members: &[usize], findings: &[Finding]) -> Vec<u32> {
+    let mut ranks: Vec<u32> = members.iter().filter_map(|&i| findings[i].rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
 }
 
 /// torchrun lists the other failures first and the first failure last, under a heading of its own.

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use regex::{Captures, Regex};
 
+use super::groups;
 use super::root;
 use super::uncaught;
 use super::vocabulary::{Cause, Role, Severity};
@@ -147,9 +148,7 @@ fn give_ranks(part: &mut Part) {
     }
     let Analysis { findings, story } = &mut part.analysis;
     for group in &mut story.groups {
-        group.ranks = group.members.iter().filter_map(|&i| findings[i].rank).collect();
-        group.ranks.sort_unstable();
-        group.ranks.dedup();
+        group.ranks = groups::ranks_of(&group.members, findings);
     }
 }
 
