@@ -17,7 +17,7 @@ const FOLLOW_UP: u8 = 11;
 pub(super) fn choose(findings: &[Finding], story: &mut Story, steps: &Steps<'_>) -> Option<usize> {
     let root_of = |story: &Story, nth: usize| {
         let root = of_attempt(findings, story, nth);
-        uncaught::cause(findings, story, nth, root).or(root)
+        uncaught::cause(findings, story, nth, root, steps).or(root)
     };
     if story.attempts.is_empty() {
         return root_of(story, 0);
