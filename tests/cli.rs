@@ -48,6 +48,13 @@ fn transcripts_hold() {
 }
 
 #[test]
+fn a_copied_exception_is_explained() {
+    let output = trainwreck(&["explain", "KeyError: 'text'"]).output().unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && page.contains("# Python exception"), "{page}");
+}
+
+#[test]
 fn standard_input_is_read() {
     let mut child = trainwreck(&["check", "--format", "jsonl", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"step 1\nRuntimeError: CUDA error: out of memory\n").unwrap();

@@ -42,7 +42,8 @@ fn workspace(chosen: &Option<PathBuf>) -> PathBuf {
     chosen.clone().unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// Runs `rules`; returns the exit code: 1 when a page has a mistake.
+/// Runs `rules`; returns the exit code: 1 when a page has a mistake or no rule fits the filter, 2 when there is no page to
+/// test.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -52,22 +53,35 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     let mut out = anstream::stdout().lock();
     if args.test {
         let own: Vec<_> = rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)).collect();
+        let folder = workspace(&args.workspace).join(files::USER_RULES);
+        if own.is_empty() && problems.is_empty() {
+            writeln!(anstream::stderr(), "trainwreck: no pages in {}: nothing was tested", folder.display())?;
+            return Ok(2);
+        }
         problems.extend(own.iter().flat_map(|page| excerpts::check(page, &rules)));
         if problems.is_empty() {
-            writeln!(out, "{} pages in {}: all excerpts hold", own.len(), workspace(&args.workspace).join(files::USER_RULES).display())?;
+            let pages = if own.len() == 1 { "page" } else { "pages" };
+            writeln!(out, "{} {pages} in {}: all excerpts hold", own.len(), folder.display())?;
         }
     } else {
+        let mut listed = 0;
         for page in rules.pages() {
             let front = &page.front;
             let texts = [front.id.as_str(), front.title.as_str(), front.kind.as_str()];
             if texts.iter().any(|text| text.to_lowercase().contains(&wanted)) {
                 writeln!(out, "{:<28} {:<10} {:<8} {}", front.id, front.kind, front.severity, front.title)?;
+                listed += 1;
             }
         }
         for page in pages::all() {
             if [&page.id, &page.title].iter().any(|text| text.to_lowercase().contains(&wanted)) {
                 writeln!(out, "{:<28} {:<10} {:<8} {}", page.id, "config", page.severity, page.title)?;
+                listed += 1;
             }
+        }
+        if listed == 0 {
+            writeln!(anstream::stderr(), "trainwreck: no rule's id, title or kind contains `{}`", super::printable_line(&wanted))?;
+            return Ok(1);
         }
     }
     for problem in &problems {
@@ -112,12 +126,20 @@ fn candidates(wanted: &str, rules: &Arc<Rules>) -> Vec<String> {
     if rules.page(wanted).is_some() {
         return vec![wanted.to_owned()];
     }
-    let analysis = analyze(wanted, rules);
-    if let Some(finding) = analysis.story.root.or(Some(0)).and_then(|index| analysis.findings.get(index)) {
-        return vec![finding.rule.to_string()];
+    // An exception is told by its traceback; its last line alone is what people copy.
+    let as_exception = format!("Traceback (most recent call last):\n  File \"main.py\", line 1, in <module>\n{wanted}");
+    for text in [wanted, &as_exception] {
+        let analysis = analyze(text, rules);
+        if let Some(finding) = analysis.story.root.or(Some(0)).and_then(|index| analysis.findings.get(index)) {
+            return vec![finding.rule.to_string()];
+        }
     }
     let words: Vec<String> = wanted.split([' ', '-', '_']).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
     let holds = |text: &str| !words.is_empty() && words.iter().all(|word| text.contains(word.as_str()));
     let pages = rules.pages().iter().map(|page| &page.front);
-    pages.filter(|front| holds(&format!("{} {}", front.id, front.title.to_lowercase()))).map(|front| front.id.clone()).collect()
+    let mut near: Vec<&str> =
+        pages.filter(|front| holds(&format!("{} {}", front.id, front.title.to_lowercase()))).map(|front| front.id.as_str()).collect();
+    // What is mostly meant first: the words stand in the id itself, and little else does.
+    near.sort_by_key(|id| (!holds(id), id.len()));
+    near.into_iter().map(str::to_owned).collect()
 }

@@ -89,10 +89,12 @@ pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
             say(&format!("{name}: cannot be read: {e}"));
         }
     }
-    let only_trouble = trouble.failed || (joined.findings == 0 && trouble.malformed > 0);
+    if joined.findings == 0 && trouble.malformed > 0 {
+        return Ok(2);
+    }
     let mut out = std::io::BufWriter::new(anstream::stdout());
     match write(args, joined, trouble.malformed, &rules, &mut out).and_then(|found| out.flush().map(|()| found)) {
-        Ok(_) if only_trouble => Ok(2),
+        Ok(_) if trouble.failed => Ok(2),
         Ok(found) => Ok(i32::from(found)),
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(0),
         Err(e) => Err(anyhow::Error::new(e).context("writing the story")),
@@ -107,6 +109,7 @@ fn say(message: &str) {
 fn read(input: &mut dyn BufRead, name: &str, rules: &Rules, joined: &mut Joined, trouble: &mut Trouble) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     let mut bad = 0;
+    let found_before = joined.findings;
     for number in 1usize.. {
         buffer.clear();
         let length = (&mut *input).take(MOST_LINE).read_until(b'\n', &mut buffer)?;
@@ -132,6 +135,9 @@ fn read(input: &mut dyn BufRead, name: &str, rules: &Rules, joined: &mut Joined,
     }
     if bad > MOST_REPORTED {
         say(&format!("{name}: {} more lines are no findings", bad - MOST_REPORTED));
+    }
+    if bad > 0 && joined.findings == found_before {
+        say(&format!("{name}: no line is a finding of `trainwreck check --format jsonl`; `trainwreck check` reads logs"));
     }
     trouble.malformed += bad;
     Ok(())
