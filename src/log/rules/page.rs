@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
+use super::mistake;
 use crate::log::units::Unit;
 use crate::log::vocabulary::{Cause, Confidence, Kind, Role, Severity};
 
@@ -141,7 +142,8 @@ impl Page {
         let front: Front = toml::from_str(front_text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start);
             let line = open + front_text[..at.min(front_text.len())].matches('\n').count();
-            problem(line, e.message().replace('\n', " "))
+            let key = front_text.lines().nth(line - open).and_then(|line| line.split_once('=')).map_or("", |(key, _)| key.trim());
+            problem(line, mistake::of_front_matter(key, e.message()))
         })?;
         let body_line = text[..close].matches('\n').count() + 1;
         let body = match &text {
@@ -210,7 +212,7 @@ impl Page {
         let mut say = |line, message| problems.push(PageProblem { file: self.file.clone(), line, message });
         for pattern in self.front.patterns.iter().chain(&self.front.unless) {
             if let Err(e) = compile(pattern) {
-                say(line_of(pattern), format!("not a regular expression: {}", last_line(&e.to_string())));
+                say(line_of(pattern), mistake::of_pattern(pattern, &e));
             } else if self.front.wraps && compile(&squeeze(pattern)).is_err() {
                 say(line_of(pattern), "the pattern is none without its white space: no blanks in character classes".to_owned());
             }
@@ -246,10 +248,6 @@ impl Page {
 /// Names in braces in a template.
 pub fn placeholders(template: &str) -> impl Iterator<Item = &str> {
     template.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
-}
-
-fn last_line(text: &str) -> &str {
-    text.trim().lines().last().unwrap_or(text)
 }
 
 /// The text under a heading of a body, without the heading; empty when there is none.
