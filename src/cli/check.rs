@@ -140,6 +140,11 @@ struct Input {
 }
 
 impl Input {
+    /// A file stays for a second reading; standard input and named pipes do not.
+    fn can_be_read_twice(&self) -> bool {
+        self.path.as_deref().is_some_and(Path::is_file)
+    }
+
     fn name(&self) -> String {
         self.path.as_ref().map_or_else(|| "<stdin>".to_owned(), |path| path.to_string_lossy().into_owned())
     }
@@ -250,9 +255,9 @@ fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Resul
         return Ok(None);
     }
     if let Some(redactor) = redactor {
-        // What standard input shows could not be learned before.
+        // What a pipe shows could not be learned before.
         let mut own = redactor.clone();
-        if input.path.is_none() {
+        if !input.can_be_read_twice() {
             own.learn(&content);
         }
         (name, content) = (own.apply(&name), own.apply(&content));
@@ -270,6 +275,9 @@ fn learn(inputs: &[Input]) -> Redactor {
     let mut redactor = Redactor::default();
     for path in inputs.iter().filter_map(|input| input.path.as_deref()) {
         redactor.learn(&path.to_string_lossy());
+        if !path.is_file() {
+            continue;
+        }
         // What cannot be read is reported when it is its turn.
         if let Some(content) = std::fs::read(path).ok().and_then(|bytes| files::decode(bytes).ok()) {
             redactor.learn(&content);
