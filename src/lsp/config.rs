@@ -71,7 +71,9 @@ pub fn read(job: &mut Job) -> Option<Arc<ConfigReading>> {
 
 fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<ConfigReading>> {
     let rope = &job.rope;
-    if rope.len_bytes() > config::MOST_BYTES {
+    let bytes = rope.len_bytes();
+    let head = rope.byte_slice(..rope.char_to_byte(rope.byte_to_char(bytes.min(config::HEAD_BYTES))));
+    if config::is_too_long(bytes, &head.to_string()) {
         return None;
     }
     match config::read(&rope.to_string()) {

@@ -11,6 +11,7 @@ mod lora;
 mod trainer;
 
 use super::budget::Choice;
+use super::duplicates;
 use super::hints::Hint;
 use super::marks::Mark;
 use crate::model::config::Section;
@@ -86,13 +87,18 @@ impl Kin {
     /// What is said of the file.
     pub fn say(&self, base: Option<&Base>, choice: &Choice) -> Said {
         let root = Section::new(&self.root);
-        match self.document {
+        let mut said = match self.document {
             Document::AdapterConfig => lora::say(self, base),
             Document::WeightsIndex => index::say(root, base),
             Document::GenerationConfig => generation::say(self, base),
             Document::DeepSpeedConfig => deepspeed::say(self, base, choice),
             _ => trainer::say(self),
+        };
+        // The others are written by programs, and can be long.
+        if matches!(self.document, Document::AdapterConfig | Document::GenerationConfig | Document::DeepSpeedConfig) {
+            said.marks.extend(duplicates::of(&self.root, self.document == Document::DeepSpeedConfig));
         }
+        said
     }
 
     fn member(&self, names: &str) -> Option<&Member> {

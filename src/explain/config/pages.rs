@@ -38,6 +38,7 @@ macro_rules! pages {
 /// Every page: its id and its text.
 pub const TEXTS: &[(&str, &str)] = pages![
     "config-dtype",
+    "config-duplicate-key",
     "config-experts",
     "config-gpu-too-small",
     "config-head-width",
