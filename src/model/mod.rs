@@ -10,6 +10,7 @@ pub mod architectures;
 pub mod beside;
 pub mod checks;
 pub mod config;
+pub mod deepspeed;
 pub mod documents;
 pub mod fit;
 pub mod gguf;

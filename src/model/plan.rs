@@ -5,7 +5,7 @@
 //! `total` also cover what a config cannot tell, each named in [`Plan::unknowns`].
 
 use super::Model;
-use super::training::{Certainty, Engine, Phase, Piece, Setup, SetupError, Task, inference, phases, states};
+use super::training::{Certainty, Engine, Phase, Piece, Setup, SetupError, Task, digits, inference, phases, states, zero};
 
 const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
@@ -52,6 +52,10 @@ pub struct Plan {
     pub total_high: u64,
     /// Parameters that are trained; none in inference.
     pub trainable: u64,
+    /// Bytes of all GPUs' states in host memory.
+    pub host: u64,
+    /// Bytes of all GPUs' states on a disk.
+    pub disk: u64,
     /// What a config cannot tell, and what the range of `total` covers.
     pub unknowns: Vec<&'static str>,
     /// What a reader should know.
@@ -80,6 +84,7 @@ pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
     let high = bound(|piece| piece.spread.1);
     let beside = beside(setup, allocated);
     let extra = |pick: fn(&Piece) -> f64| -> f64 { beside.iter().map(pick).sum() };
+    let (host, disk) = zero::outside(model, setup, &held);
     let mut terms: Vec<Term> = peak.pieces.iter().map(|piece| term(piece, true)).collect();
     terms.extend(beside.iter().map(|piece| term(piece, false)));
     Ok(Plan {
@@ -93,8 +98,10 @@ pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
         total_low: whole(least_of(model, setup, &phases).min(allocated) + extra(|piece| piece.bytes * piece.spread.0)),
         total_high: whole(most(setup, &phases).max(high) + extra(|piece| piece.bytes * piece.spread.1)),
         trainable: whole(states.trainable),
+        host: whole(host),
+        disk: whole(disk),
         unknowns: unknowns(model, setup),
-        notes: notes(model, setup, &states),
+        notes: notes(model, setup, &states).into_iter().chain(offloaded(setup, host, disk)).collect(),
     })
 }
 
@@ -242,6 +249,16 @@ fn unknowns(model: &Model, setup: &Setup) -> Vec<&'static str> {
         out.push("how evenly tokens spread over the experts");
     }
     out
+}
+
+/// What must be held outside the GPUs.
+fn offloaded(setup: &Setup, host: f64, disk: f64) -> Vec<String> {
+    let gpus = if setup.gpus > 1 { format!(" for {} GPUs together", digits(setup.gpus as f64)) } else { String::new() };
+    let line = |bytes: f64, place: &str, more: &str| {
+        (bytes > 0.0).then(|| format!("offloaded to {place}{gpus}: {:.2} GiB of states{more}", bytes / GIB))
+    };
+    let pinned = "; pinned buffers may need half as much again, and what a machine lacks the kernel kills for";
+    line(host, "host memory", pinned).into_iter().chain(line(disk, "the disk", "")).collect()
 }
 
 fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {

@@ -19,6 +19,10 @@ pub struct Choice {
     pub gpu: Option<Result<Card, String>>,
     /// The task; none for the usual ones.
     pub task: Option<Task>,
+    /// GPUs of a run, where a file does not tell; none for a usual machine.
+    pub gpus: Option<u64>,
+    /// Tokens of a sequence; none for those of the task.
+    pub seq: Option<u64>,
 }
 
 /// Tasks that have a line when none is chosen.
@@ -62,24 +66,25 @@ pub fn lines(view: &View, choice: &Choice) -> Vec<String> {
         return vec![fill(LANGUAGE, "config.task.no-gpu", &[("why", plain(why))])];
     }
     match choice.task {
-        Some(task) => chosen(model, choice.card(), task),
-        None => USUAL.into_iter().filter_map(|task| line(model, &setup(model, task), choice.card())).collect(),
+        Some(task) => chosen(model, choice, task),
+        None => USUAL.into_iter().filter_map(|task| usual_line(model, &setup(model, task, choice), choice.card())).collect(),
     }
 }
 
-/// The usual settings of a task, no longer than the texts that the model takes.
-pub fn setup(model: &Model, task: Task) -> Setup {
-    let mut setup = Setup::new(task);
-    if model.dimensions.positions > 0 {
-        setup.seq = setup.seq.min(model.dimensions.positions);
+/// The settings of a task: of the length that was chosen, else the usual one, but no longer than the texts that the
+/// model takes.
+pub fn setup(model: &Model, task: Task, choice: &Choice) -> Setup {
+    let mut setup = Setup::new(task).within(model);
+    if let Some(seq) = choice.seq {
+        setup.seq = seq;
     }
     setup
 }
 
 /// A chosen task: its line, and how far it could go or what would make it fit.
-fn chosen(model: &Model, card: Option<&Card>, task: Task) -> Vec<String> {
-    let setup = setup(model, task);
-    let Some(first) = line(model, &setup, card) else {
+fn chosen(model: &Model, choice: &Choice, task: Task) -> Vec<String> {
+    let (setup, card) = (setup(model, task, choice), choice.card());
+    let Some(first) = usual_line(model, &setup, card) else {
         let why = plan::of(model, &setup).err().map(|error| plain(&error.to_string())).unwrap_or_default();
         let why = why.strip_prefix("--task full: ").unwrap_or(&why).to_owned();
         return vec![fill(LANGUAGE, "config.task.none", &[("task", task_name(task).to_owned()), ("why", why)])];
@@ -112,10 +117,14 @@ fn reach(model: &Model, setup: &Setup, fit: &Fit) -> String {
     }
 }
 
-/// The line of a task; none where the plan cannot be made.
-fn line(model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
-    let plan = plan::of(model, setup).ok()?;
+fn usual_line(model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
     let what = fill(LANGUAGE, "config.task.what", &[("task", task_name(setup.task).to_owned()), ("tokens", grouped(setup.seq))]);
+    line(what, model, setup, card)
+}
+
+/// The line of a run that is called so; none where the plan cannot be made.
+pub(super) fn line(what: String, model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
+    let plan = plan::of(model, setup).ok()?;
     let about = super::about(model.is_exact());
     let Some(card) = card else {
         return Some(classes_line(what, about, &plan));
@@ -166,7 +175,7 @@ mod tests {
 
     fn said(gpu: Option<&str>, task: Option<Task>) -> Vec<String> {
         let Outcome::Config(view) = read(LLAMA) else { panic!("a config") };
-        lines(&view, &Choice { gpu: gpu.map(card), task })
+        lines(&view, &Choice { gpu: gpu.map(card), task, ..Choice::default() })
     }
 
     #[test]
