@@ -238,8 +238,9 @@ mod tests {
 
     #[test]
     fn an_index_of_a_large_model_is_read() {
-        let tensors: Vec<String> =
-            (0..30_000).map(|i| format!("\"model.layers.{i}.mlp.experts.255.down_proj.weight\": \"model-00001-of-00163.safetensors\"")).collect();
+        let tensors: Vec<String> = (0..30_000)
+            .map(|i| format!("\"model.layers.{i}.mlp.experts.255.down_proj.weight\": \"model-00001-of-00163.safetensors\""))
+            .collect();
         let text = format!("{{\"metadata\": {{\"total_size\": 688586727753}}, \"weight_map\": {{{}}}}}", tensors.join(", "));
         assert!(text.len() > MOST_BYTES && matches!(read(&text), Outcome::Kin(_)));
     }

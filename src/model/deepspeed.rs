@@ -191,8 +191,10 @@ mod tests {
 
     #[test]
     fn sizes_of_buckets() {
-        let read = told(r#"{"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "stage3_max_live_parameters": 1e9,
-            "offload_param": {"device": "nvme"}}}"#);
+        let read = told(
+            r#"{"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "stage3_max_live_parameters": 1e9,
+            "offload_param": {"device": "nvme"}}}"#,
+        );
         assert_eq!((read.zero.reduce_bucket, read.zero.live, read.zero.parameters), (None, 1_000_000_000, Offload::Disk));
         let plain = told(r#"{"zero_optimization": {"stage": 2, "cpu_offload": true, "reduce_bucket_size": 2e8}}"#);
         assert_eq!((plain.zero.reduce_bucket, plain.zero.optimizer, plain.zero.overlap), (Some(200_000_000), Offload::Host, false));

@@ -5,6 +5,7 @@
 //! `total` also cover what a config cannot tell, each named in [`Plan::unknowns`].
 
 use super::Model;
+use super::quantization::Dtype;
 use super::training::{Certainty, Engine, Phase, Piece, Setup, SetupError, Task, digits, inference, phases, states, zero};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -115,7 +116,7 @@ fn check(model: &Model, setup: &Setup, states: &states::States) -> Result<(), Se
             "--task full: quantised weights cannot be trained; take the config of the base model, or --task qlora".to_owned(),
         ));
     }
-    if setup.task != Task::Inference && super::training::shape::of(model).is_empty() {
+    if setup.task != Task::Inference && !super::training::shape::has_layers(model) {
         return Err(SetupError(
             "training of this kind of network is not modelled: its layers are no language model. Parameters and weights are known; the memory of a step is not".to_owned(),
         ));
@@ -130,6 +131,12 @@ fn check(model: &Model, setup: &Setup, states: &states::States) -> Result<(), Se
         return Err(SetupError(format!(
             "--tensor-parallel {}: the model has {} attention heads to share",
             setup.tensor_parallel, model.dimensions.heads
+        )));
+    }
+    if setup.tensor_parallel > 1 && model.dimensions.heads % setup.tensor_parallel != 0 {
+        return Err(SetupError(format!(
+            "--tensor-parallel {}: the {} attention heads cannot be shared out evenly, and engines refuse to start; take a divisor of {}",
+            setup.tensor_parallel, model.dimensions.heads, model.dimensions.heads
         )));
     }
     if setup.pipeline_parallel > model.dimensions.layers.max(1) {
@@ -164,7 +171,7 @@ pub(super) fn beside(setup: &Setup, allocated: f64) -> Vec<Piece> {
     let training = setup.task != Task::Inference;
     let sharded = setup.zero == 3 && setup.data_parallel() > 1;
     let (slack, spread, text) = match (training, sharded) {
-        (true, true) => (0.12, (0.0, 2.0), "12 % of the tensors: FSDP leaves gaps"),
+        (true, true) => (0.12, (0.0, 2.0), "12 % of the tensors: weights that are gathered and freed leave gaps"),
         (true, false) => (0.05, (0.0, 3.0), "5 % of the tensors; up to 15 % with changing lengths"),
         (false, _) => (0.02, (0.0, 3.0), "2 % of the tensors"),
     };
@@ -225,8 +232,12 @@ fn most(setup: &Setup, phases: &[Phase]) -> f64 {
 
 fn unknowns(model: &Model, setup: &Setup) -> Vec<&'static str> {
     let mut out = Vec::new();
-    if setup.task == Task::Inference {
-        out.push("whether the prompt is read whole or in pieces");
+    if setup.task == Task::Inference && !super::training::shape::has_layers(model) {
+        out.push("activations of its layers");
+    } else if setup.task == Task::Inference {
+        if !super::kv_cache::kinds(&model.inventory).is_empty() {
+            out.push("whether the prompt is read whole or in pieces");
+        }
         out.push("memory of other processes on the card");
         if setup.engine == Engine::Vllm {
             out.push("CUDA graphs and adapters of vLLM");
@@ -257,7 +268,7 @@ fn offloaded(setup: &Setup, host: f64, disk: f64) -> Vec<String> {
     let line = |bytes: f64, place: &str, more: &str| {
         (bytes > 0.0).then(|| format!("offloaded to {place}{gpus}: {:.2} GiB of states{more}", bytes / GIB))
     };
-    let pinned = "; pinned buffers may need half as much again, and what a machine lacks the kernel kills for";
+    let pinned = "; pinned buffers may need half as much again, and a machine with less kills the run (exit code -9)";
     line(host, "host memory", pinned).into_iter().chain(line(disk, "the disk", "")).collect()
 }
 
@@ -269,8 +280,10 @@ fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {
             out.push("all-linear leaves out routers and experts, which are no linear layers in transformers 5; where they take adapters, name them in --lora-targets".to_owned());
         }
     }
-    if setup.task == Task::Inference && setup.dtype.is_none() && model.dtype.is_none() {
-        out.push("the config names no dtype; 16 bits are assumed".to_owned());
+    if setup.task == Task::Inference && setup.dtype.is_none() && model.stored_dtype() == Dtype::Float32 && setup.engine == Engine::Vllm {
+        out.push("vLLM loads 32-bit weights in float16 unless --dtype float32 is given".to_owned());
+    } else if setup.task == Task::Inference && setup.dtype.is_none() && model.dtype.is_none() && model.quantization.is_none() {
+        out.push("the config names no dtype; 32-bit floats are assumed, as in the weights above; --dtype bf16 halves them".to_owned());
     }
     if setup.task != Task::Inference && setup.gpus == 1 && (setup.zero > 0) {
         out.push(format!("ZeRO {} shares nothing on one GPU; see --gpus", setup.zero));

@@ -96,7 +96,7 @@ fn chosen(model: &Model, choice: &Choice, task: Task) -> Vec<String> {
 fn further(model: &Model, setup: &Setup, card: &Card) -> Option<String> {
     let fit = fit::of(model, setup, card.memory).ok()?;
     if fit.verdict != Verdict::TooLarge {
-        return Some(reach(model, setup, &fit));
+        return Some(reach(setup, &fit));
     }
     let remedy = remedies::of(model, setup, card.memory).into_iter().find(|remedy| remedy.fits);
     Some(match remedy {
@@ -105,12 +105,8 @@ fn further(model: &Model, setup: &Setup, card: &Card) -> Option<String> {
     })
 }
 
-fn reach(model: &Model, setup: &Setup, fit: &Fit) -> String {
-    let longest = match model.dimensions.positions {
-        0 => fit.max_context,
-        positions => fit.max_context.min(positions),
-    };
-    let values = |many: u64| [("many", grouped(many)), ("tokens", grouped(setup.seq)), ("longest", grouped(longest))];
+fn reach(setup: &Setup, fit: &Fit) -> String {
+    let values = |many: u64| [("many", grouped(many)), ("tokens", grouped(setup.seq)), ("longest", grouped(fit.max_context))];
     match fit.max_concurrency {
         Some(many) => fill(LANGUAGE, "config.task.reach-inference", &values(many)),
         None => fill(LANGUAGE, "config.task.reach", &values(fit.max_batch)),

@@ -167,7 +167,8 @@ mod tests {
         // 16 bytes a parameter over 8 GPUs.
         let states = with.hints.iter().find(|hint| hint.key == "stage").unwrap();
         assert_eq!(states.text, "14.96 GiB of states a GPU");
-        let open = said(r#"{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}"#, true);
+        let open =
+            said(r#"{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}"#, true);
         assert_eq!(open.lens[0], "ZeRO 2, bf16, optimiser in host memory");
         // Weights in 16 bits stay; masters, states and 32-bit gradients are on the host.
         assert_eq!(open.hints[0].text, "14.96 GiB of states a GPU");

@@ -253,7 +253,9 @@ impl Setup {
                 return Err(SetupError("--offload all: weights move to the host in stage 3 only; add --zero 3".to_owned()));
             }
             if model > 1 {
-                return Err(SetupError("DeepSpeed's ZeRO is planned without tensor and pipeline parallel; leave these flags out".to_owned()));
+                return Err(SetupError(
+                    "DeepSpeed's ZeRO is planned without tensor and pipeline parallel; leave these flags out".to_owned(),
+                ));
             }
             if self.task == Task::Qlora {
                 return Err(SetupError(

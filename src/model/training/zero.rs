@@ -122,6 +122,15 @@ fn share(step: &Step<'_>, zero: &Zero) -> Share {
     }
 }
 
+/// Weights, gradients, masters and optimiser states on one GPU, in bytes, when all gradients exist.
+pub fn states_of(model: &Model, setup: &Setup) -> f64 {
+    let held = super::states::weights(model, setup);
+    setup.sharing.as_ref().map_or(0.0, |zero| {
+        let share = share(&Step::new(model, setup, &held), zero);
+        share.weights + share.gradients + share.states
+    })
+}
+
 /// What lives outside the GPUs, of all GPUs of the run together: bytes in host memory, and bytes on a disk.
 pub fn outside(model: &Model, setup: &Setup, held: &(f64, String)) -> (f64, f64) {
     let Some(zero) = &setup.sharing else {
@@ -136,7 +145,7 @@ pub fn outside(model: &Model, setup: &Setup, held: &(f64, String)) -> (f64, f64)
 pub fn phases(step: &Step<'_>, zero: &Zero) -> Vec<Phase> {
     let (setup, share) = (step.setup, share(step, zero));
     let third = setup.zero == 3;
-    let mut rest = vec![weights(step, &share), states(step, &share)];
+    let mut rest = vec![weights(step, &share), optimizer_states(step, &share)];
     // Stage 3 keeps a buffer for its share of the gradients; the others hold them only while steps are added up.
     let gradients = gradients(step, &share);
     if third {
@@ -171,14 +180,15 @@ pub fn phases(step: &Step<'_>, zero: &Zero) -> Vec<Phase> {
     layers.push(Piece::modelled("backward temporaries", temporary * step.tokens, (0.8, 1.2), text));
     let end = if third || zero.accumulates { Vec::new() } else { vec![gradients.clone()] };
     let mut at_step = if third { Vec::new() } else { vec![gradients] };
-    at_step.push(Piece::modelled("32-bit gradients", share.copy, (0.5, 1.0), format!("{} elements x 4 B, for the step", digits(share.copy / 4.0))));
+    at_step.push(Piece::modelled(
+        "32-bit gradients",
+        share.copy,
+        (0.5, 1.0),
+        format!("{} elements x 4 B, for the step", digits(share.copy / 4.0)),
+    ));
     vec![
         step.with("forward and loss", &forward_rest, loss(step.forward_bytes(), "logits, 32-bit copy, log-softmax")),
-        step.with(
-            "backward of the loss",
-            &backward_rest,
-            loss(step.backward_bytes(), "log-softmax, its gradient, gradient of the logits"),
-        ),
+        step.with("backward of the loss", &backward_rest, loss(step.backward_bytes(), "log-softmax, its gradient, gradient of the logits")),
         step.with("backward of the layers", &backward_rest, layers),
         step.with("end of backward", &backward_rest, end),
         step.with("optimiser step", &rest, at_step),
@@ -198,17 +208,14 @@ fn weights(step: &Step<'_>, share: &Share) -> Piece {
     let text = match step.model.quantization {
         Some(_) => format!("({}){over}", step.states.weights_formula),
         None if step.widths.full => format!("{} parameters x {} B{over}", digits(step.states.base), share.width),
-        None => format!(
-            "({} parameters + adapters of {}) x {} B{over}",
-            digits(step.states.base),
-            digits(step.states.trainable),
-            share.width
-        ),
+        None => {
+            format!("({} parameters + adapters of {}) x {} B{over}", digits(step.states.base), digits(step.states.trainable), share.width)
+        }
     };
     Piece::exact("weights", share.weights, text)
 }
 
-fn states(step: &Step<'_>, share: &Share) -> Piece {
+fn optimizer_states(step: &Step<'_>, share: &Share) -> Piece {
     let n = step.states.trainable;
     let over = over(step.setup, 1);
     let gpus = if over.is_empty() { 1.0 } else { step.setup.data_parallel() as f64 };

@@ -13,7 +13,7 @@ use crate::model::Model;
 use crate::model::config::Section;
 use crate::model::deepspeed::{self, DeepSpeed, USUAL_GPUS};
 use crate::model::plan::{self, Plan};
-use crate::model::training::zero::Offload;
+use crate::model::training::zero::{self, Offload};
 use crate::model::training::{Checkpointing, Setup, Task};
 
 /// The most GPUs that are looked at for a number that fits.
@@ -66,7 +66,10 @@ pub(super) fn run(file: &DeepSpeed, model: &Model, choice: &Choice) -> Run {
     let mut assumed = Vec::new();
     let mut assume = |holds: bool, key: &str, value: String| {
         if holds {
-            assumed.push(fill(LANGUAGE, &format!("kin.deepspeed.assumed.{key}"), &[("value", value)]));
+            // Where it can be told.
+            let how = if key == "gpus" { "setting trainwreck.gpus" } else { "setting trainwreck.sequenceLength" };
+            let values = [("value", value), ("how", how.to_owned())];
+            assumed.push(fill(LANGUAGE, &format!("kin.deepspeed.assumed.{key}"), &values));
         }
     };
     assume(file.gpus().is_none() && choice.gpus.or(machine).is_none(), "gpus", grouped(setup.gpus));
@@ -114,14 +117,14 @@ fn tasks(model: &Model, run: &Run, plan: &Plan, choice: &Choice) -> Vec<String> 
 /// What keys of the file stand for in bytes on one GPU.
 fn hints(kin: &Kin, file: &DeepSpeed, model: &Model, setup: &Setup, plan: &Plan) -> Vec<crate::explain::config::Hint> {
     let mut hints = Vec::new();
-    let zero = kin.root.get("zero_optimization");
+    let block = kin.root.get("zero_optimization");
     let mut add = |member: Option<&crate::model::json::Member>, key: &str, bytes: u64| {
         if let Some(member) = member.filter(|_| bytes > 0) {
             hints.push(hint(member, fill(LANGUAGE, key, &[("bytes", size(bytes))])));
         }
     };
-    let inside = |name: &str| zero.and_then(|zero| zero.member(name));
-    add(inside("stage"), "kin.deepspeed.hint.stage", sum(plan, &["weights", "gradients", "optimiser states"]));
+    let inside = |name: &str| block.and_then(|block| block.member(name));
+    add(inside("stage"), "kin.deepspeed.hint.stage", zero::states_of(model, setup) as u64);
     add(kin.member("train_micro_batch_size_per_gpu"), "kin.deepspeed.hint.batch", sum(plan, &["activations", "logits and loss"]));
     let saved = |change: fn(&mut Setup)| {
         let mut other = setup.clone();
