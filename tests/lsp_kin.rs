@@ -96,7 +96,8 @@ fn deepspeed_is_planned_on_the_config_beside_it_and_the_gpu() {
     let settings = json!({"initializationOptions": {"gpu": "a100-sxm4-80gb", "gpus": 4, "sequenceLength": 4096}});
     let (mut client, _) = Client::with(common::rich(), settings);
     let uri = folder.uri("ds_config.json");
-    let text = "{\n \"bf16\": {\"enabled\": true},\n \"zero_optimization\": {\n  \"stage\": 2\n },\n \"train_micro_batch_size_per_gpu\": 2\n}";
+    let text =
+        "{\n \"bf16\": {\"enabled\": true},\n \"zero_optimization\": {\n  \"stage\": 2\n },\n \"train_micro_batch_size_per_gpu\": 2\n}";
     client.open(&uri, "json", text);
     let over = titles(&mut client, &uri);
     assert_eq!(over[..2], ["ZeRO 2, bf16, 2 sequences a GPU", "model: config.json"]);

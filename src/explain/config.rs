@@ -15,6 +15,7 @@ pub mod keys;
 pub mod kin;
 mod marks;
 pub mod pages;
+mod terms;
 
 use std::ops::Range;
 
@@ -120,7 +121,12 @@ impl View {
 
     /// What a key means here, for the key or value at a byte of the text.
     pub fn hover(&self, at: usize) -> Option<KeyText> {
-        hover::at(self, at)
+        self.hover_for(&Choice::default(), at)
+    }
+
+    /// The same with the plans of a task that was chosen.
+    pub fn hover_for(&self, choice: &Choice, at: usize) -> Option<KeyText> {
+        hover::at(self, choice, at)
     }
 
     /// What is wrong, also beside the index of weights and a card of so many bytes.

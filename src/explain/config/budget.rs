@@ -3,7 +3,7 @@
 //! The numbers are those of `trainwreck fit` with its defaults. A line that is nearer to the card than the plan's own
 //! range says "probably".
 
-use super::{LANGUAGE, View, plain, size};
+use super::{LANGUAGE, View, plain, size, terms};
 use crate::explain::texts::{fill, text};
 use crate::gpu::cards::{Card, classes};
 use crate::log::units::grouped;
@@ -114,8 +114,22 @@ fn reach(setup: &Setup, fit: &Fit) -> String {
 }
 
 fn usual_line(model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
-    let what = fill(LANGUAGE, "config.task.what", &[("task", task_name(setup.task).to_owned()), ("tokens", grouped(setup.seq))]);
-    line(what, model, setup, card)
+    line(called(setup), model, setup, card)
+}
+
+/// The plans in full, each term with its formula: of the chosen task, else of inference and of full training.
+pub(super) fn tables(model: &Model, choice: &Choice) -> Vec<String> {
+    let tasks = choice.task.map_or_else(|| vec![Task::Inference, Task::Full], |task| vec![task]);
+    let table = |task: Task| {
+        let setup = setup(model, task, choice);
+        Some(terms::table(&called(&setup), &plan::of(model, &setup).ok()?))
+    };
+    tasks.into_iter().filter_map(table).collect()
+}
+
+/// A task and its length in words.
+fn called(setup: &Setup) -> String {
+    fill(LANGUAGE, "config.task.what", &[("task", task_name(setup.task).to_owned()), ("tokens", grouped(setup.seq))])
 }
 
 /// The line of a run that is called so; none where the plan cannot be made.

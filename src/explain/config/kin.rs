@@ -6,13 +6,17 @@
 
 mod deepspeed;
 mod generation;
+mod hover;
 mod index;
+pub mod keys;
 mod lora;
+pub mod offers;
 mod trainer;
 
 use super::budget::Choice;
 use super::duplicates;
 use super::hints::Hint;
+use super::hover::KeyText;
 use super::marks::Mark;
 use crate::model::config::Section;
 use crate::model::documents::Document;
@@ -99,6 +103,16 @@ impl Kin {
             said.marks.extend(duplicates::of(&self.root, self.document == Document::DeepSpeedConfig));
         }
         said
+    }
+
+    /// What kind of file it is.
+    pub fn document(&self) -> Document {
+        self.document
+    }
+
+    /// What a key is and what it contributes, for the key or value at a byte of the text.
+    pub fn hover(&self, base: Option<&Base>, choice: &Choice, at: usize) -> Option<KeyText> {
+        hover::at(self, base, choice, at)
     }
 
     fn member(&self, names: &str) -> Option<&Member> {

@@ -84,8 +84,8 @@ pub(super) fn run(file: &DeepSpeed, model: &Model, choice: &Choice) -> Run {
     Run { setup, assumed }
 }
 
-fn tasks(model: &Model, run: &Run, plan: &Plan, choice: &Choice) -> Vec<String> {
-    let setup = &run.setup;
+/// The run in words.
+pub(super) fn what(setup: &Setup) -> String {
     let key = if setup.gpus > 1 { "kin.deepspeed.what" } else { "kin.deepspeed.what-one" };
     let values = [
         ("task", budget::task_name(setup.task).to_owned()),
@@ -93,7 +93,12 @@ fn tasks(model: &Model, run: &Run, plan: &Plan, choice: &Choice) -> Vec<String> 
         ("tokens", grouped(setup.seq)),
         ("gpus", grouped(setup.gpus)),
     ];
-    let mut lines: Vec<String> = budget::line(fill(LANGUAGE, key, &values), model, setup, choice.card()).into_iter().collect();
+    fill(LANGUAGE, key, &values)
+}
+
+fn tasks(model: &Model, run: &Run, plan: &Plan, choice: &Choice) -> Vec<String> {
+    let setup = &run.setup;
+    let mut lines: Vec<String> = budget::line(what(setup), model, setup, choice.card()).into_iter().collect();
     let mut leaner = setup.clone();
     leaner.checkpointing = Checkpointing::Full;
     lines.extend(budget::line(text(LANGUAGE, "kin.deepspeed.checkpointed").to_owned(), model, &leaner, choice.card()));
@@ -145,7 +150,7 @@ fn hints(kin: &Kin, file: &DeepSpeed, model: &Model, setup: &Setup, plan: &Plan)
 }
 
 /// Bytes of a term at the peak.
-pub(super) fn term(plan: &Plan, name: &str) -> u64 {
+fn term(plan: &Plan, name: &str) -> u64 {
     sum(plan, &[name])
 }
 
