@@ -106,7 +106,7 @@ fn deepspeed_is_planned_on_the_config_beside_it_and_the_gpu() {
     let all = json!({"textDocument": {"uri": uri}, "range": range((0, 0), (999, 0))});
     let hints = client.request("textDocument/inlayHint", all);
     // 2 bytes of weights, and 14 over 4 GPUs of gradients, masters and states.
-    assert_eq!((&hints[0]["position"]["line"], &hints[0]["label"]), (&json!(3), &json!("41.14 GiB of states a GPU")));
+    assert_eq!((&hints[0]["position"]["line"], &hints[0]["label"]), (&json!(3), &json!("41.13 GiB of states a GPU")));
     assert_eq!(hints[1]["position"]["line"], json!(5));
     assert_eq!(client.shut_down(), Some(0));
 }
