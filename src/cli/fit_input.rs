@@ -156,9 +156,9 @@ fn assumed(file: &DeepSpeed, flags: &Flags, setup: &Setup) -> Option<String> {
         }
     };
     let usual = flags.gpus.is_none() && file.gpus().is_none() && setup.gpus == USUAL_GPUS && !flags.names_machine();
-    assume(usual, "gpus", grouped(setup.gpus), "--gpus");
+    assume(usual, "gpus", grouped(setup.gpus), " (--gpus)");
     assume(flags.batch.is_none() && file.batch(setup.gpus).is_none(), "batch", grouped(setup.batch), "");
-    assume(flags.seq.is_none(), "seq", grouped(setup.seq), "--seq");
+    assume(flags.seq.is_none(), "seq", grouped(setup.seq), " (--seq)");
     assume(flags.precision.is_none() && file.precision_open, "precision", file.precision.to_owned(), "");
     assume(flags.optimizer.is_none() && file.optimizer.is_none(), "optimizer", String::new(), "");
     let unknown = file.optimizer.clone().filter(|_| flags.optimizer.is_none() && file.known_optimizer().is_none());

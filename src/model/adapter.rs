@@ -145,6 +145,11 @@ impl Adapter {
         }
     }
 
+    /// Whether single modules have ranks of their own.
+    pub fn has_own_ranks(&self) -> bool {
+        !self.ranks.is_empty()
+    }
+
     /// Whether the adapter sits on a linear weight, in any of its layers.
     pub fn covers(&self, group: &Group, tensor: &Tensor) -> bool {
         tensor.linear && self.occurrences(group).any(|index| self.covers_at(group, tensor, index))

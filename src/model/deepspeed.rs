@@ -23,6 +23,8 @@ pub struct DeepSpeed {
     pub train_batch: Option<u64>,
     /// `bf16`, `fp16` or `fp32`; `bf16` where it is left to the trainer.
     pub precision: &'static str,
+    /// Whether both 16-bit precisions are switched on, which is refused.
+    pub both_on: bool,
     /// Whether the precision is left to the trainer.
     pub precision_open: bool,
     /// The optimiser that the file names; none where the trainer chooses.
@@ -52,6 +54,7 @@ pub fn read(c: Section<'_>) -> Result<DeepSpeed> {
             (Switch::Auto, _) | (_, Switch::Auto) => "bf16",
             _ => "fp32",
         },
+        both_on: bf16 == Switch::On && fp16 == Switch::On,
         precision_open,
         optimizer: c.section("optimizer").str("type").map(str::to_owned),
     })

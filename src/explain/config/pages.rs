@@ -51,6 +51,7 @@ pub const TEXTS: &[(&str, &str)] = pages![
     "config-sizes",
     "config-tied-head",
     "config-value",
+    "deepspeed-refused",
     "trainer-divergence",
     "trainer-non-finite",
 ];

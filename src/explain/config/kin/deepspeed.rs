@@ -2,6 +2,8 @@
 //!
 //! What the file leaves open comes from the settings or from usual values, and is named.
 
+use std::ops::Range;
+
 use super::{Base, Kin, Said, hint};
 use crate::explain::config::budget::{self, Choice};
 use crate::explain::config::marks::Mark;
@@ -24,8 +26,8 @@ const MOST_GPUS: u64 = 4096;
 pub struct Run {
     /// How the model is run.
     pub setup: Setup,
-    /// What nothing says.
-    pub assumed: Vec<String>,
+    /// What nothing says, in words.
+    pub assumed: String,
 }
 
 pub(super) fn say(kin: &Kin, base: Option<&Base>, choice: &Choice) -> Said {
@@ -37,7 +39,7 @@ pub(super) fn say(kin: &Kin, base: Option<&Base>, choice: &Choice) -> Said {
             return Said { marks: vec![mark], ..Said::default() };
         }
     };
-    let mut said = Said { lens: vec![summary(&file)], ..Said::default() };
+    let mut said = Said { lens: vec![summary(&file)], marks: refused(kin, &file), ..Said::default() };
     let Some(base) = base else {
         said.lens.push(text(LANGUAGE, "kin.deepspeed.no-base").to_owned());
         return said;
@@ -66,9 +68,7 @@ pub(super) fn run(file: &DeepSpeed, model: &Model, choice: &Choice) -> Run {
     let mut assumed = Vec::new();
     let mut assume = |holds: bool, key: &str, value: String| {
         if holds {
-            // Where it can be told.
-            let how = if key == "gpus" { "setting trainwreck.gpus" } else { "setting trainwreck.sequenceLength" };
-            let values = [("value", value), ("how", how.to_owned())];
+            let values = [("value", value), ("how", String::new())];
             assumed.push(fill(LANGUAGE, &format!("kin.deepspeed.assumed.{key}"), &values));
         }
     };
@@ -81,7 +81,31 @@ pub(super) fn run(file: &DeepSpeed, model: &Model, choice: &Choice) -> Run {
     assume(file.known_optimizer().is_none(), "optimizer-unknown", named.map(plain).unwrap_or_default());
     assume(task == Task::Lora, "lora", grouped(setup.lora_r));
     assume(true, "checkpointing", String::new());
+    let ours = [
+        (file.gpus().is_none() && choice.gpus.or(machine).is_none(), "trainwreck.gpus"),
+        (choice.seq.is_none(), "trainwreck.sequenceLength"),
+    ];
+    let settings: Vec<&str> = ours.iter().filter(|(holds, _)| *holds).map(|(_, name)| *name).collect();
+    let key = if settings.is_empty() { "kin.deepspeed.assumed" } else { "kin.deepspeed.assumed-set" };
+    let assumed = fill(LANGUAGE, key, &[("list", assumed.join(", ")), ("settings", settings.join(", "))]);
     Run { setup, assumed }
+}
+
+/// What DeepSpeed refuses at the start.
+fn refused(kin: &Kin, file: &DeepSpeed) -> Vec<Mark> {
+    let mark = |span: Range<usize>, message: String| Mark { span, code: "deepspeed-refused", severity: Severity::Error, message };
+    let mut marks = Vec::new();
+    if let (Some(whole), Some(micro), Some(steps)) = (file.train_batch, file.micro_batch, file.accumulation) {
+        let one = micro.saturating_mul(steps);
+        if let Some(member) = kin.member("train_batch_size").filter(|_| !whole.is_multiple_of(one)) {
+            let values = [("whole", grouped(whole)), ("micro", grouped(micro)), ("steps", grouped(steps)), ("one", grouped(one))];
+            marks.push(mark(member.node.span.clone(), fill(LANGUAGE, "kin.deepspeed.batches", &values)));
+        }
+    }
+    if let Some(member) = kin.member("fp16").filter(|_| file.both_on) {
+        marks.push(mark(member.name_span.clone(), text(LANGUAGE, "kin.deepspeed.both").to_owned()));
+    }
+    marks
 }
 
 /// The run in words.
@@ -115,7 +139,7 @@ fn tasks(model: &Model, run: &Run, plan: &Plan, choice: &Choice) -> Vec<String> 
             lines.push(fill(LANGUAGE, key, &[("bytes", size(bytes)), ("gpus", grouped(setup.gpus))]));
         }
     }
-    lines.push(fill(LANGUAGE, "kin.deepspeed.assumed", &[("list", run.assumed.join(", "))]));
+    lines.push(run.assumed.clone());
     lines
 }
 

@@ -113,8 +113,7 @@ fn shared(kin: &Kin, base: &Base, choice: &Choice, key: &Key) -> Vec<String> {
         | ("offload_optimizer" | "offload_param", "device")
         | ("bf16" | "fp16", "enabled") => {
             let what = deepspeed::what(&run.setup);
-            let assumed = fill(LANGUAGE, "kin.deepspeed.assumed", &[("list", run.assumed.join(", "))]);
-            vec![terms::table(&what, &plan), markdown::escape_all(&format!("{assumed}."))]
+            vec![terms::table(&what, &plan), markdown::escape_all(&run.assumed)]
         }
         _ => Vec::new(),
     }

@@ -130,20 +130,23 @@ pub(super) fn contribution(kin: &Kin, base: Option<&Base>, key: &str) -> Vec<Str
     let (Some(base), Ok(adapter)) = (base, adapter::read(Section::new(&kin.root))) else {
         return Vec::new();
     };
-    let total = u64::try_from(adapter.trainable(&base.model.inventory)).unwrap_or(u64::MAX);
     let modules = adapter.modules(&base.model.inventory);
+    let total = modules.iter().map(|module| module.trained).fold(0, u64::saturating_add);
+    let states = |parameters: u64| size(parameters.saturating_mul(16));
     match key {
         "base_model_name_or_path" => vec![fill(LANGUAGE, "kin.use.base", &[("place", markdown::escape(&base.place))])],
+        "modules_to_save" => {
+            let all = u64::try_from(adapter.trainable(&base.model.inventory)).unwrap_or(u64::MAX);
+            let whole = all.saturating_sub(total);
+            let values = [("total", grouped(whole)), ("bytes", states(whole)), ("adapters", grouped(total))];
+            if whole > 0 { vec![fill(LANGUAGE, "kin.use.saved", &values)] } else { Vec::new() }
+        }
         _ if total == 0 => Vec::new(),
         "r" => {
             let many = modules.iter().map(|module| module.many).fold(0, u64::saturating_add);
-            let values = [
-                ("rank", grouped(adapter.rank)),
-                ("modules", grouped(many)),
-                ("total", grouped(total)),
-                ("bytes", size(total.saturating_mul(16))),
-            ];
-            vec![fill(LANGUAGE, "kin.use.rank", &values)]
+            let values = [("rank", grouped(adapter.rank)), ("modules", grouped(many)), ("total", grouped(total)), ("bytes", states(total))];
+            let key = if adapter.has_own_ranks() { "kin.use.ranks" } else { "kin.use.rank" };
+            vec![fill(LANGUAGE, key, &values)]
         }
         "target_modules" => {
             let row = |module: &Module| {
