@@ -1,9 +1,12 @@
 //! Files for the faces: bytes to text, rule pages of a workspace. The only module beside the faces that reads a disk.
 
+pub mod models;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::models::CONFIG;
 use crate::log::rules::{PageProblem, Rules};
 
 /// The largest user page that is read, in bytes.
@@ -57,8 +60,6 @@ fn read_page(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// The name of a model's config.
-const CONFIG: &str = "config.json";
 /// The largest config beside a log that is read, in bytes.
 const MOST_CONFIG_BYTES: u64 = 2 << 20;
 /// JSON files of a workspace's top folder that are looked at.

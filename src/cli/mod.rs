@@ -4,6 +4,7 @@ pub mod check;
 pub mod expected;
 pub mod fit;
 pub mod fit_flags;
+mod fit_input;
 mod fit_json;
 mod fit_table;
 mod github;

@@ -5,7 +5,8 @@
 
 use super::Model;
 use super::training::setup::Held;
-use super::training::{Attention, Checkpointing, Optimizer, Precision, Setup, Task};
+use super::training::zero::{Offload, Zero};
+use super::training::{Attention, Checkpointing, Optimizer, Precision, Setup, Task, digits as grouped, states};
 use super::{fit, plan};
 use crate::model::quantization::{Dtype, Scheme};
 
@@ -34,6 +35,7 @@ enum Kind {
     Precision,
     Length,
     Adapters,
+    Offload,
     Gpus,
     Cache,
     Weights,
@@ -79,7 +81,13 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Vec<Remedy> {
     }
     let mut alone: Vec<Remedy> = alone.into_iter().map(|(_, remedy)| remedy).collect();
     if !alone.iter().any(|one| one.fits) {
-        alone.extend(together(setup, &list, &total, &fits));
+        let all: Vec<&Change> = list.iter().collect();
+        let found = together(setup, &all, &total, &fits);
+        // Who trains all parameters may not want adapters: the same without them.
+        let swapped = found.as_ref().is_some_and(|one| one.flags.contains("--task"));
+        let whole: Vec<&Change> = list.iter().filter(|change| change.kind != Kind::Adapters).collect();
+        let kept = swapped.then(|| together(setup, &whole, &total, &fits)).flatten();
+        alone.extend(found.into_iter().chain(kept));
     }
     // What fits comes first, each part in the order of cost.
     alone.sort_by_key(|one| !one.fits);
@@ -97,10 +105,10 @@ fn applied(setup: &Setup, changes: &[&Change]) -> Setup {
 }
 
 /// Changes added up until the plan fits, less those that turn out not to be needed.
-fn together(setup: &Setup, list: &[Change], total: &dyn Fn(&Setup) -> Option<u64>, fits: &dyn Fn(u64) -> bool) -> Option<Remedy> {
+fn together(setup: &Setup, list: &[&Change], total: &dyn Fn(&Setup) -> Option<u64>, fits: &dyn Fn(u64) -> bool) -> Option<Remedy> {
     let mut chosen: Vec<&Change> = Vec::new();
     let mut best = total(setup)?;
-    for change in list {
+    for &change in list {
         let mut next: Vec<&Change> = chosen.iter().copied().filter(|have| have.kind != change.kind).collect();
         next.push(change);
         let Some(bytes) = total(&applied(setup, &next)).filter(|bytes| *bytes < best) else {
@@ -202,7 +210,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
         if seq >= 256 {
             list.push(change(
                 Kind::Length,
-                format!("sequences of {seq} tokens"),
+                format!("sequences of {} tokens", grouped(seq as f64)),
                 format!("--seq {seq}"),
                 "longer texts are cut or split",
                 move |setup| setup.seq = seq,
@@ -233,6 +241,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
             },
         ));
     }
+    list.extend(offload(setup));
     if setup.data_parallel() > 1 && setup.zero < 3 {
         list.push(change(Kind::Gpus, format!("ZeRO 3 over the {} GPUs", setup.gpus), "--zero 3", "more communication", |setup| {
             setup.zero = 3
@@ -242,7 +251,7 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
         if gpus > setup.gpus {
             list.push(change(
                 Kind::Gpus,
-                format!("ZeRO 3 (FSDP) over {gpus} GPUs"),
+                format!("ZeRO 3{} over {gpus} GPUs", if setup.sharing.is_some() { "" } else { " (FSDP)" }),
                 format!("--zero 3 --gpus {gpus}"),
                 "more GPUs and communication",
                 move |setup| {
@@ -255,6 +264,24 @@ fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     list
 }
 
+/// What DeepSpeed can move out of the GPU.
+fn offload(setup: &Setup) -> Vec<Change> {
+    let Some(now) = setup.sharing.filter(|_| setup.zero > 0) else {
+        return Vec::new();
+    };
+    let place = |parameters: Offload| move |setup: &mut Setup| setup.sharing = Some(Zero { optimizer: Offload::Host, parameters, ..now });
+    let mut list = Vec::new();
+    if now.optimizer == Offload::None {
+        let text = "optimiser states in host memory";
+        list.push(change(Kind::Offload, text, "--offload optimizer", "slower steps, and host memory", place(Offload::None)));
+    }
+    if setup.zero == 3 && now.parameters == Offload::None {
+        let text = "optimiser states and weights in host memory";
+        list.push(change(Kind::Offload, text, "--offload all", "much slower steps, and host memory", place(Offload::Host)));
+    }
+    list
+}
+
 fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     let mut list = Vec::new();
     if setup.attention == Attention::Eager || setup.padded {
@@ -263,7 +290,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
             setup.padded = false;
         }));
     }
-    if setup.dtype == Some(Dtype::Float32) || model.dtype == Some(Dtype::Float32) {
+    if states::inference_dtype(model, setup) == Dtype::Float32 {
         list.push(change(Kind::Weights, "weights in bf16", "--dtype bf16", "rarely seen in the results", |setup| {
             setup.dtype = Some(Dtype::Bfloat16)
         }));
@@ -290,7 +317,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
         if seq >= 512 {
             list.push(change(
                 Kind::Length,
-                format!("contexts of {seq} tokens"),
+                format!("contexts of {} tokens", grouped(seq as f64)),
                 format!("--seq {seq}"),
                 "longer texts are cut",
                 move |setup| setup.seq = seq,

@@ -200,9 +200,11 @@ fn held(model: &Model, settings: &RunSettings, run: &Run) -> (&'static str, u64,
     }
     let told = settings.get(Setting::LoadDtype).or(settings.get(Setting::Dtype)).and_then(|told: Told<&str>| Dtype::parse(told.value));
     let mut setup = Setup::new(Task::Inference);
-    setup.dtype = told.filter(|_| model.quantization.is_none());
+    let told = told.filter(|_| model.quantization.is_none());
+    // A log that says nothing is taken for a run in 16 bits.
+    setup.dtype = told.or((model.dtype.is_none() && model.quantization.is_none()).then_some(Dtype::Bfloat16));
     let name = if model.quantization.is_some() { "as stored" } else { setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16).name() };
-    (name, training::states::weights(model, &setup).0 as u64, setup.dtype.is_some())
+    (name, training::states::weights(model, &setup).0 as u64, told.is_some())
 }
 
 fn whole(model: &Model, plans: &[(&Setup, Plan)], card: Option<u64>) -> Whole {

@@ -90,8 +90,9 @@ pub fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> 
     let many = sequences(setup) as f64;
     let one = cache_per_sequence(model, setup);
     let whole = per_sequence(model, setup, true) * shared_by(model, setup);
+    let per_token = kv_cache::bytes_per_token(&model.inventory, 1) > 0;
     let mut cache = Piece::exact(
-        "KV cache",
+        if per_token { "KV cache" } else { "recurrent state" },
         one * many,
         format!(
             "{} {} x {} tokens, {} B each in {}{}",
@@ -110,6 +111,11 @@ pub fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> 
     let (prompt, text) = prompt(model, setup);
     let keep = |pieces: Vec<Piece>| pieces.into_iter().filter(|piece| piece.bytes > 0.0).collect();
     let layers = model.dimensions.layers.max(1) as f64;
+    // What keeps nothing generates nothing.
+    if one == 0.0 {
+        let activations = Piece::modelled("activations", prompt / setup.tensor_parallel as f64, (0.9, 1.15), text);
+        return vec![Phase { name: "forward", pieces: keep(vec![weights, activations]) }];
+    }
     vec![
         Phase {
             name: "prompt",
