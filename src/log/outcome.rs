@@ -38,6 +38,7 @@ pub(super) fn judge(findings: &[Finding], story: &mut Story, lines: &dyn Lines) 
             }
             let outcome = match (lead.cause, lead.role) {
                 (Cause::Retry, _) => Outcome::Recovered,
+                _ if group.unrelated => Outcome::Unresolved,
                 (_, Role::Context) => Outcome::Unresolved,
                 _ if died && !matches!(lead.kind, Kind::Report | Kind::Leak) => Outcome::Terminal,
                 _ => Outcome::Unresolved,

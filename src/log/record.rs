@@ -73,7 +73,7 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: \d{4})?) (?P<host>[\w.-]+) [\w./@-]+(?:\[\d+\])?: ".to_owned(),
         r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)\s+".to_owned(),
         r"\[(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]\s".to_owned(),
-        r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])?\s".to_owned(),
+        r"\[ *(?P<time>\d+\.\d{6})\](?:\[ *[TC]\d+\])?\s".to_owned(),
         r"kernel:\s".to_owned(),
         // Ray actors and vLLM processes: (RayTrainWorker pid=123, ip=10.0.0.4)  (raylet)
         r"\((?P<host>raylet|autoscaler|[\w:.<>\[\]() -]+? pid=\d+(?:, ip=[\da-fA-F.:]+)?)\)\s".to_owned(),
