@@ -36,7 +36,7 @@ struct Forms {
 static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
     Some(Forms {
         frame: Regex::new(r#"^File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$"#).ok()?,
-        boxed: Regex::new(r"^│\s*(?P<path>\S+\.py):(?P<line>\d+) in (?P<function>\S+)").ok()?,
+        boxed: Regex::new(r"^(?:│\s*)?(?P<path>\S+\.py):(?P<line>\d+) in (?P<function>\S+)").ok()?,
         exception: Regex::new(r"^(?P<class>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?:\s+(?P<text>.*))?)?$").ok()?,
     })
 });
