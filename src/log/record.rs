@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex::{Regex, RegexSet, RegexSetBuilder};
 
 use super::rules::page::ascii;
-use crate::text::clean::Segment;
+use crate::text::clean::{self, Segment};
 use crate::text::floor_border;
 
 /// What the prefix of a line says.
@@ -22,6 +22,13 @@ pub struct Prefix {
     pub time: Option<String>,
     /// Node, host, pod or actor.
     pub host: Option<String>,
+}
+
+impl Prefix {
+    /// Lines of one rank or process carry one prefix; its time stamps differ.
+    pub fn is_same_source(&self, other: &Prefix) -> bool {
+        (self.rank, &self.host) == (other.rank, &other.host)
+    }
 }
 
 /// A line without its prefix.
@@ -183,6 +190,11 @@ fn open_box(record: &mut Record) {
     record.body = std::mem::take(&mut record.body).skip(side.len_utf8());
     record.indent += 1;
     trim_start(record);
+}
+
+/// What is seen last of the beginning of a raw line.
+pub fn last(raw: &str, most_bytes: usize) -> Record {
+    clean::segments(&raw[..floor_border(raw, most_bytes)], 0).pop().map(read).unwrap_or_default()
 }
 
 fn trim_start(record: &mut Record) {

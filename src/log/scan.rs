@@ -293,9 +293,7 @@ impl Reader<'_> {
 
     /// A neighbouring line: what is seen of it last, when it has carriage returns.
     fn neighbour(&self, i: usize) -> Record {
-        let raw = self.lines.get(i);
-        let raw = &raw[..floor_border(raw, MOST_WRAPPED_BYTES)];
-        clean::segments(raw, 0).pop().map(record::read).unwrap_or_default()
+        record::last(self.lines.get(i), MOST_WRAPPED_BYTES)
     }
 }
 
