@@ -23,6 +23,7 @@ pub mod serving;
 pub mod settings;
 pub mod sniff;
 pub mod story;
+mod teardown;
 mod uncaught;
 pub mod units;
 pub mod verdict;

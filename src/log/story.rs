@@ -15,7 +15,7 @@ use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
 use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
-use super::{Analysis, build, memory, outcome, related, root, serving, uncaught};
+use super::{Analysis, build, memory, outcome, related, root, serving, teardown, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -99,6 +99,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
         return Analysis { findings, story };
     }
     serving::mark(&mut findings, lines);
+    teardown::mark(&mut findings, lines);
     let steps = &Steps::new(lines);
     story.last_step = last_step(steps);
     let starts = attempts::starts(&findings, steps);
