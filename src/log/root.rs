@@ -84,6 +84,9 @@ fn stopped_by_launcher(lead: &Finding, findings: &[Finding]) -> bool {
 /// kill after an exception is mostly the launcher's doing. A warning gives way to an error of its own or a nearer class.
 /// Of one class the earlier time stamp wins: ranks are interleaved, and files of one run are read one by one.
 pub(super) fn explains_better(later: &Finding, earlier: &Finding) -> bool {
+    if is_non_finite(earlier) && asserts_on_value(later) {
+        return false;
+    }
     if later.precedence < earlier.precedence {
         return earlier.precedence >= 9 || later.confidence == Confidence::High || earlier.severity == Severity::Warning;
     }
@@ -92,4 +95,12 @@ pub(super) fn explains_better(later: &Finding, earlier: &Finding) -> bool {
     }
     (later.severity == Severity::Error && earlier.severity == Severity::Warning)
         || (later.severity == earlier.severity && clock::is_earlier(later, earlier))
+}
+
+/// Is this an assertion of the device on a value (a probability, an input of a loss), which a number that is none breaks?
+/// An index, a label or a target is out of its range whatever the loss was.
+fn asserts_on_value(finding: &Finding) -> bool {
+    const OF_DATA: [&str; 7] = ["index", "idx", "ind ", "dim", "t >=", "target", "label"];
+    let assertion = finding.text("assertion").unwrap_or_default().to_ascii_lowercase();
+    finding.cause == Cause::Assert && !OF_DATA.iter().any(|word| assertion.contains(word))
 }
