@@ -2,17 +2,22 @@
 //! what the message says.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::blocks;
 use super::finding::{Finding, Number};
-use super::rules::{Rules, page};
+use super::rules::{Page, Rules, page};
 use super::scan::Match;
 use super::units;
 use super::verdict;
+use super::vocabulary::Kind;
 use crate::text::Lines;
 
 /// Ranks from this number on are no ranks.
 const MOST_RANKS: f64 = 16_777_216.0;
+
+/// Sorts of devices by which a page's title may call the one it speaks of.
+const SORTS: [&str; 3] = ["CUDA", "NPU", "XPU"];
 
 /// The text that names the frame of the user's own code in which an exception was raised.
 const FRAME: &str = "frame";
@@ -111,7 +116,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
     Some(Finding {
         rule: page.id.clone(),
-        title: page.title.clone(),
+        title: title(page, &texts),
         kind: front.kind,
         cause,
         severity,
@@ -128,6 +133,16 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
         texts,
         verdict,
     })
+}
+
+/// The page's title; that of a memory error which begins with a sort of device names the one that the message does.
+fn title(page: &Page, texts: &[(String, String)]) -> Arc<str> {
+    let device = texts.iter().find(|(name, _)| name == "device").map(|(_, device)| device);
+    let rest = page.title.split_once(' ').filter(|(sort, _)| page.front.kind == Kind::Oom && SORTS.contains(sort));
+    match device.zip(rest) {
+        Some((device, (_, rest))) => format!("{device} {rest}").into(),
+        None => page.title.clone(),
+    }
 }
 
 /// The allocator's environment variable as the advice behind the message names it: the name differs by release and device.
