@@ -197,7 +197,10 @@ mod tests {
         assert_eq!(parts[2].label, "this process: CUDA context, NCCL, libraries");
         let on = |device: &str| DeviceOom { device: Some(device.to_owned()), ..oom.clone() };
         assert_eq!(super::rows(&on("HIP"), Language::English).unwrap()[2].label, "this process: HIP context, RCCL, libraries");
-        assert_eq!((head(&on("HIP"), Language::English), head(&on("NPU"), Language::English)), ("on this GPU".to_owned(), "on this NPU".to_owned()));
+        assert_eq!(
+            (head(&on("HIP"), Language::English), head(&on("NPU"), Language::English)),
+            ("on this GPU".to_owned(), "on this NPU".to_owned())
+        );
         assert_eq!(
             verdict(&oom, Language::English)[0],
             "Fragmentation: 6.42 GiB is reserved by PyTorch and unused, more than the 2.00 GiB asked for, but no free block is large enough."

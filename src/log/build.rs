@@ -8,13 +8,43 @@ use super::blocks;
 use super::finding::{Finding, Number};
 use super::rules::{Page, Rules, page};
 use super::scan::Match;
-use super::units;
+use super::units::{self, Unit, Value};
 use super::verdict;
 use super::vocabulary::Kind;
 use crate::text::Lines;
 
 /// Ranks from this number on are no ranks.
 const MOST_RANKS: f64 = 16_777_216.0;
+
+/// Captures that are quantities in every page, also where it does not declare them.
+const QUANTITIES: [&str; 26] = [
+    "tried",
+    "total",
+    "free",
+    "allocated",
+    "reserved",
+    "reserved_unallocated",
+    "process_in_use",
+    "other_processes_in_use",
+    "limit",
+    "private_pools",
+    "gpu",
+    "needed",
+    "used",
+    "max_tokens",
+    "seq",
+    "last_enqueued",
+    "last_completed",
+    "timeout",
+    "ran_for",
+    "exitcode",
+    "signal",
+    "pid",
+    "xid",
+    "loss_scale",
+    "step",
+    "rank",
+];
 
 /// Sorts of devices by which a page's title may call the one it speaks of.
 const SORTS: [&str; 3] = ["CUDA", "NPU", "XPU"];
@@ -83,7 +113,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     let mut numbers: Vec<Number> = Vec::new();
     let mut texts: Vec<(String, String)> = Vec::new();
     for capture in &m.captures {
-        match units::read(&capture.text, front.numbers.get(&capture.name).copied()) {
+        match quantity(&capture.name, &capture.text, front.numbers.get(&capture.name).copied()) {
             Some((value, unit)) => {
                 numbers.push(Number { name: capture.name.clone(), value, unit, text: capture.text.clone(), span: Some(capture.span) });
             }
@@ -135,6 +165,14 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     })
 }
 
+/// A capture as a number, where it is one: declared by the page, with the unit of a size, or of a name that is a quantity
+/// everywhere. Any other figure is a name (a job, a version, an address).
+fn quantity(name: &str, text: &str, unit: Option<Unit>) -> Option<(Value, Unit)> {
+    let (value, read) = units::read(text, unit)?;
+    let is_size = || value.bytes().is_some() && (text.ends_with('B') || text.ends_with("bytes"));
+    (unit.is_some() || QUANTITIES.contains(&name) || is_size()).then_some((value, read))
+}
+
 /// The page's title; that of a memory error which begins with a sort of device names the one that the message does.
 fn title(page: &Page, texts: &[(String, String)]) -> Arc<str> {
     let device = texts.iter().find(|(name, _)| name == "device").map(|(_, device)| device);
@@ -173,4 +211,20 @@ fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(Stri
         Some(out)
     };
     templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| title.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_like_numbers_stay_names() {
+        for (name, text) in [("slurm_step", "123456.0"), ("job", "4711"), ("cuda", "12.4"), ("busid", "100000"), ("address", "1b")] {
+            assert_eq!(quantity(name, text, None), None, "{name} {text}");
+        }
+        assert_eq!(quantity("pid", "4711", None).map(|(value, _)| value), Some(Value::Int(4711)));
+        assert_eq!(quantity("cache", "512 bytes", None).map(|(value, _)| value), Some(Value::Bytes(512)));
+        assert_eq!(quantity("cache", "2.00 GiB", None).map(|(value, _)| value), Some(Value::Bytes(2 << 30)));
+        assert_eq!(quantity("job", "4711", Some(Unit::Index)).map(|(value, _)| value), Some(Value::Int(4711)));
+    }
 }

@@ -23,7 +23,9 @@ pub(super) fn judge(findings: &[Finding], story: &mut Story, lines: &dyn Lines) 
     let ended = story.groups.iter().any(|group| story.is_last(group) && !group.went_on && launcher_ended(group));
     // A loss that is no number ends nothing by itself, but what follows from it may.
     let fatal = |lead: &Finding| lead.severity == Severity::Error && lead.kind != Kind::Nan;
-    let failed = |group: &Group| story.is_last(group) && !group.went_on && fatal(&findings[group.lead]) && findings[group.lead].cause == Cause::Assert;
+    let failed = |group: &Group| {
+        story.is_last(group) && !group.went_on && fatal(&findings[group.lead]) && findings[group.lead].cause == Cause::Assert
+    };
     let died = ended || story.root.is_some_and(|root| fatal(&findings[root])) || story.groups.iter().any(failed);
     let outcomes: Vec<(bool, Outcome)> = story
         .groups

@@ -288,7 +288,8 @@ static GLUED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 pub fn without_glued_source(record: Record) -> Record {
     let text = record.body.text.as_str();
     // A comment or a changed line that quotes an exception is no source code in front of one.
-    let is_code = text.trim_start_matches(|c: char| c.is_ascii_digit() || " ->❱".contains(c)).starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_code =
+        text.trim_start_matches(|c: char| c.is_ascii_digit() || " ->❱".contains(c)).starts_with(|c: char| c.is_ascii_alphabetic());
     let is_source = || (is_code && SOURCE.as_ref().is_some_and(|source| source.is_match(text))) || is_frame(text);
     let Some(glued) = GLUED.as_ref().filter(|glued| glued.is_match(text) && is_source()) else { return record };
     let names = glued.captures_iter(text).filter_map(|found| found.name("class"));
@@ -478,7 +479,10 @@ mod tests {
         for (line, body) in [
             ("    raise ValueError(\"Loss is {}\") ValueError: Loss is 3", "ValueError: Loss is 3"),
             ("File \"/a/t.py\", line 12, in f return g(x) torch.OutOfMemoryError: CUDA", "torch.OutOfMemoryError: CUDA"),
-            ("raise ChildFailedError( torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ===", "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ==="),
+            (
+                "raise ChildFailedError( torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ===",
+                "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ===",
+            ),
         ] {
             assert_eq!(without_glued_source(record(line)).body.text, body);
         }

@@ -50,7 +50,8 @@ fn is_ignored(finding: &Finding, lines: &dyn Lines) -> bool {
             return true;
         }
         // A chain of tracebacks: the exception above led to this one.
-        if !heading.body.text.ends_with("another exception occurred:") && !heading.body.text.ends_with("cause of the following exception:") {
+        if !heading.body.text.ends_with("another exception occurred:") && !heading.body.text.ends_with("cause of the following exception:")
+        {
             return false;
         }
         above.next();
@@ -69,7 +70,8 @@ fn is_body(above: &Record, own: &Record) -> bool {
 }
 
 fn announces(text: &str) -> bool {
-    let of_thread = || text.starts_with("Exception in thread ") && ["daemon", "interpreter shutdown"].iter().any(|word| text.contains(word));
+    let of_thread =
+        || text.starts_with("Exception in thread ") && ["daemon", "interpreter shutdown"].iter().any(|word| text.contains(word));
     let starts = ["Exception ignored ", "Error in atexit._run_exitfuncs", "Error in sys.excepthook", "Exception in threading.excepthook"];
     starts.iter().any(|start| text.starts_with(start)) || of_thread()
 }

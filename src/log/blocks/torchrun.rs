@@ -35,7 +35,8 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut trace = false;
     let mut exception = None;
     let last = lines.count().min(m.span.line + MOST_LINES);
-    let mut rows = flattened(&Row::read(lines, m.span.line)).into_iter().chain((m.span.line + 1..last).map(|i| Row::read(lines, i))).peekable();
+    let mut rows =
+        flattened(&Row::read(lines, m.span.line)).into_iter().chain((m.span.line + 1..last).map(|i| Row::read(lines, i))).peekable();
     while let Some(row) = rows.next() {
         let (i, text) = (row.line, row.text());
         let headless = !in_root && !in_others && i > m.span.line + MOST_HEAD;
@@ -184,7 +185,10 @@ mod tests {
         let line = "errors.ChildFailedError: ============ train.py FAILED ------------ Failures: [1]: time : 2024-11-29_10:12:01 host : node01 rank : 5 (local_rank: 1) exitcode : -15 (pid: 12) error_file: <N/A> traceback : Signal 15 (SIGTERM) received by PID 12 ------------ Root Cause (first observed failure): [0]: time : 2024-11-29_10:12:00 host : node01 rank : 4 (local_rank: 0) exitcode : -9 (pid: 11) error_file: <N/A> traceback : Signal 9 (SIGKILL) received by PID 11 ============\n";
         let block = read(&crate::log::blocks::match_at(0, 24), &StrLines::new(line)).unwrap();
         assert_eq!((number(&block, "rank"), number(&block, "exitcode"), number(&block, "pid")), (Some(4.0), Some(-9.0), Some(11.0)));
-        assert_eq!((text(&block, "host"), text(&block, "time"), number(&block, "other_failures")), (Some("node01"), Some("2024-11-29_10:12:00"), Some(1.0)));
+        assert_eq!(
+            (text(&block, "host"), text(&block, "time"), number(&block, "other_failures")),
+            (Some("node01"), Some("2024-11-29_10:12:00"), Some(1.0))
+        );
         assert_eq!(block.end, (0, line.trim_end().len()));
     }
 

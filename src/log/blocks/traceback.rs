@@ -145,10 +145,13 @@ fn is_told_elsewhere(exception: &Exception, first: usize, last: usize, lines: &d
         return below.into_iter().any(|line| is_original(&line));
     }
     // Above stand the other process's traceback in quotes, its exception last, and the sentence that joins the two.
-    let above: Vec<String> = (1..=NEAR.min(first)).map(|back| lines.line(first - back).trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    let above: Vec<String> =
+        (1..=NEAR.min(first)).map(|back| lines.line(first - back).trim().to_owned()).filter(|line| !line.is_empty()).collect();
     let [cause, quotes, original, ..] = above.as_slice() else { return false };
     let whole = if said.is_empty() { exception.class.clone() } else { format!("{}: {said}", exception.class) };
-    cause.ends_with("The above exception was the direct cause of the following exception:") && quotes.ends_with("\"\"\"") && original.ends_with(&whole)
+    cause.ends_with("The above exception was the direct cause of the following exception:")
+        && quotes.ends_with("\"\"\"")
+        && original.ends_with(&whole)
 }
 
 /// Is this the name of an exception's class? A bare word without a text must look like one.
@@ -271,7 +274,8 @@ mod tests {
     fn the_inner_exception_of_another_process_speaks() {
         let frames = "Traceback (most recent call last):\n  File \"/home/user/driver.py\", line 5, in main\n    get()\n";
         let inner = "  File \"/home/user/x/worker.py\", line 22, in f\n    return row[\"text\"]\nKeyError: 'text'\n";
-        let ray = block(&format!("{frames}ray.exceptions.RayTaskError(KeyError): ray::Worker.f() (pid=1, ip=10.0.0.4)\n{inner}"), 0).unwrap();
+        let ray =
+            block(&format!("{frames}ray.exceptions.RayTaskError(KeyError): ray::Worker.f() (pid=1, ip=10.0.0.4)\n{inner}"), 0).unwrap();
         assert_eq!((text_of(&ray, "exception"), text_of(&ray, "frame"), ray.end.0), (Some("KeyError"), Some("x/worker.py:22 in f"), 6));
         let cut = block(&format!("{frames}ray.exceptions.RayTaskError(KeyError): ray::Worker.f() (pid=1, ip=10.0.0.4)\n"), 0).unwrap();
         assert_eq!((text_of(&cut, "exception"), cut.end.0), (Some("ray.exceptions.RayTaskError"), 3));
@@ -281,7 +285,9 @@ mod tests {
         let text = format!("{frames}KeyError: Caught KeyError in DataLoader worker process 0.\n{original}");
         assert_eq!(block(&text, 0), None);
         assert_eq!(text_of(&block(&text, 4).unwrap(), "frame"), Some("x/worker.py:22 in f"));
-        let spawned = format!("{frames}torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n{inner}");
+        let spawned = format!(
+            "{frames}torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n{inner}"
+        );
         assert_eq!(block(&spawned, 0), None);
         assert_eq!(text_of(&block(&spawned, 6).unwrap(), "exception"), Some("KeyError"));
         let joined = "\"\"\"\n\nThe above exception was the direct cause of the following exception:\n\n";
