@@ -271,7 +271,7 @@ fn account(finding: &Finding) -> Option<String> {
         .iter()
         .map(|row| format!("{:width$}  {:>12}  {}", row.label, crate::log::units::binary(row.bytes), row.bar).trim_end().to_owned())
         .collect();
-    Some(format!("{}\n{}", text(LANGUAGE, "table.head"), lines.join("\n")))
+    Some(format!("{}\n{}", device_oom::head(oom, LANGUAGE), lines.join("\n")))
 }
 
 /// A part of the line around the message, without control characters, and where the message stands in it.

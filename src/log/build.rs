@@ -2,17 +2,52 @@
 //! what the message says.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::blocks;
 use super::finding::{Finding, Number};
-use super::rules::Rules;
+use super::rules::{Page, Rules, page};
 use super::scan::Match;
-use super::units;
+use super::units::{self, Unit, Value};
 use super::verdict;
+use super::vocabulary::Kind;
 use crate::text::Lines;
 
 /// Ranks from this number on are no ranks.
 const MOST_RANKS: f64 = 16_777_216.0;
+
+/// Captures that are quantities in every page, also where it does not declare them.
+const QUANTITIES: [&str; 26] = [
+    "tried",
+    "total",
+    "free",
+    "allocated",
+    "reserved",
+    "reserved_unallocated",
+    "process_in_use",
+    "other_processes_in_use",
+    "limit",
+    "private_pools",
+    "gpu",
+    "needed",
+    "used",
+    "max_tokens",
+    "seq",
+    "last_enqueued",
+    "last_completed",
+    "timeout",
+    "ran_for",
+    "exitcode",
+    "signal",
+    "pid",
+    "xid",
+    "loss_scale",
+    "step",
+    "rank",
+];
+
+/// Sorts of devices by which a page's title may call the one it speaks of.
+const SORTS: [&str; 3] = ["CUDA", "NPU", "XPU"];
 
 /// The text that names the frame of the user's own code in which an exception was raised.
 const FRAME: &str = "frame";
@@ -78,7 +113,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     let mut numbers: Vec<Number> = Vec::new();
     let mut texts: Vec<(String, String)> = Vec::new();
     for capture in &m.captures {
-        match units::read(&capture.text, front.numbers.get(&capture.name).copied()) {
+        match quantity(&capture.name, &capture.text, front.numbers.get(&capture.name).copied()) {
             Some((value, unit)) => {
                 numbers.push(Number { name: capture.name.clone(), value, unit, text: capture.text.clone(), span: Some(capture.span) });
             }
@@ -111,7 +146,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
     Some(Finding {
         rule: page.id.clone(),
-        title: page.title.clone(),
+        title: title(page, &texts),
         kind: front.kind,
         cause,
         severity,
@@ -128,6 +163,24 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
         texts,
         verdict,
     })
+}
+
+/// A capture as a number, where it is one: declared by the page, with the unit of a size, or of a name that is a quantity
+/// everywhere. Any other figure is a name (a job, a version, an address).
+fn quantity(name: &str, text: &str, unit: Option<Unit>) -> Option<(Value, Unit)> {
+    let (value, read) = units::read(text, unit)?;
+    let is_size = || value.bytes().is_some() && (text.ends_with('B') || text.ends_with("bytes"));
+    (unit.is_some() || QUANTITIES.contains(&name) || is_size()).then_some((value, read))
+}
+
+/// The page's title; that of a memory error which begins with a sort of device names the one that the message does.
+fn title(page: &Page, texts: &[(String, String)]) -> Arc<str> {
+    let device = texts.iter().find(|(name, _)| name == "device").map(|(_, device)| device);
+    let rest = page.title.split_once(' ').filter(|(sort, _)| page.front.kind == Kind::Oom && SORTS.contains(sort));
+    match device.zip(rest) {
+        Some((device, (_, rest))) => format!("{device} {rest}").into(),
+        None => page.title.clone(),
+    }
 }
 
 /// The allocator's environment variable as the advice behind the message names it: the name differs by release and device.
@@ -163,4 +216,20 @@ fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(Stri
         Some(out)
     };
     templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| title.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_like_numbers_stay_names() {
+        for (name, text) in [("slurm_step", "123456.0"), ("job", "4711"), ("cuda", "12.4"), ("busid", "100000"), ("address", "1b")] {
+            assert_eq!(quantity(name, text, None), None, "{name} {text}");
+        }
+        assert_eq!(quantity("pid", "4711", None).map(|(value, _)| value), Some(Value::Int(4711)));
+        assert_eq!(quantity("cache", "512 bytes", None).map(|(value, _)| value), Some(Value::Bytes(512)));
+        assert_eq!(quantity("cache", "2.00 GiB", None).map(|(value, _)| value), Some(Value::Bytes(2 << 30)));
+        assert_eq!(quantity("job", "4711", Some(Unit::Index)).map(|(value, _)| value), Some(Value::Int(4711)));
+    }
 }

@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use super::aftermath::{STEPS_ONWARD, went_on};
 use super::finding::Finding;
 use super::progress::Steps;
+use super::related;
 use super::story::Group;
 use super::uncaught;
 use super::vocabulary::{Cause, Kind, Severity};
@@ -30,8 +31,15 @@ pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -
             }
         }
     }
-    let mut out = Vec::with_capacity(groups.len());
-    for (nth, group) in groups.into_iter().enumerate() {
+    let groups = groups.into_iter().flat_map(|group| {
+        let events = if findings[group.lead].kind == Kind::Hardware { related::events(&group.members, findings) } else { Vec::new() };
+        if events.len() < 2 {
+            return vec![group];
+        }
+        events.into_iter().map(|members| Group { lead: members[0], members, attempt: group.attempt, ..Group::default() }).collect()
+    });
+    let mut out = Vec::with_capacity(groups.size_hint().0);
+    for (nth, group) in groups.enumerate() {
         let lead = &findings[group.lead];
         let loud = (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
         let split = if loud { split_where_it_went_on(&group, findings, starts, steps) } else { vec![group] };

@@ -17,6 +17,10 @@ use crate::text::{Lines, clean, floor_border};
 pub struct Progress {
     /// Step, iteration or batch number, the finest the line has.
     pub step: Option<u64>,
+    /// How many steps there will be, where the line says so beside the step.
+    pub total: Option<u64>,
+    /// The epoch, a whole number. A line that only begins an epoch has nothing else.
+    pub epoch: Option<u64>,
     /// The loss; `None` when the line has none.
     pub loss: Option<f64>,
     /// The norm of the gradient; `None` when the line has none.
@@ -44,28 +48,41 @@ const OTHER_WORK: [&str; 12] = [
 
 struct Dialects {
     step: Vec<Regex>,
+    epoch: Regex,
+    /// A line that begins an epoch and may say nothing else: `Epoch 3/10`.
+    heading: Regex,
     loss: Regex,
+    /// darknet prints the word behind the value.
+    average: Regex,
     grad_norm: Regex,
 }
+
+/// A whole number of epochs.
+const EPOCH: &str = r"(?i)\bepoch['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)(?:[^\w.]|\.\D|\.?$)";
 
 static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
     let step = [
         r"(?i)\b(?:global_?step|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)",
         // A whole number, thousands may be grouped; `ms/batch 11.11` and `2s/step` are speeds.
         r"(?i)(?:^|[^\w/])(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+(?:,\d{3})*)(?:[^\d.]|\.\D|\.?$)",
-        r"\[\d+\]\[(\d+)/\d+\]",
+        r"\[\d+\]\[(\d+)/(\d+)\]",
         // YOLO's table: epoch and memory come first, the bar behind them counts the batches of every epoch anew
         r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s",
         r"第\s*(\d+)\s*[步轮次]",
-        r"\[\s*(\d+)/\d+ \(\s*\d+(?:\.\d+)?%\)\]",
-        r"\|\s*(\d+)/\s*\d+ batches\b",
-        r"(\d+)/\d+ \[[^\]]*(?:it/s|s/it|step)",
-        r"\b(\d+)/\d+ \[[=>.━╸ ]",
-        r"\b(\d+)/\d+ [━╸]",
-        r"(?i)\bepoch['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)(?:[^\w.]|\.\D|\.?$)",
+        r"\[\s*(\d+)/(\d+) \(\s*\d+(?:\.\d+)?%\)\]",
+        r"\|\s*(\d+)/\s*(\d+) batches\b",
+        r"(\d+)/(\d+) \[[^\]]*(?:it/s|s/it|step)",
+        r"\b(\d+)/(\d+) \[[=>.━╸ ]",
+        r"\b(\d+)/(\d+) [━╸]",
+        EPOCH,
+        // darknet: ` 1201: 2.312345, 2.100000 avg loss, 0.001000 rate`
+        r"^\s*(\d+): [-+.\w]+, [-+.\w]+ avg\b",
     ];
     Some(Dialects {
         step: step.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect(),
+        epoch: Regex::new(EPOCH).ok()?,
+        heading: Regex::new(r"(?i)^\W*(?:(?:train(?:ing)?|start(?:ing)?|begin(?:ning)?)\s+)?epoch\b").ok()?,
+        average: Regex::new(r"^\s*\d+: [-+.\w]+, ([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)) avg\b").ok()?,
         loss: Regex::new(
             r"(?i)(?:^|[^\w/]|\b(?:train|actor|critic|policy)/)(?:\w*[_ ])?(?:loss(?:/[\w./]+)?|损失值?|損失)['\x22\]]?\s*[=:： ]\s*(?:tensor\()?['\x22]?([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf\b))",
         )
@@ -84,7 +101,9 @@ pub fn read(text: &str) -> Option<Progress> {
         return None;
     }
     let dialects = DIALECTS.as_ref()?;
-    let number = |regex: &Regex| regex.captures(text).and_then(|c| c.get(1)).map(|m| m.as_str().to_ascii_lowercase());
+    let group = |regex: &Regex, nth: usize| regex.captures(text).and_then(|c| c.get(nth)).map(|m| m.as_str().to_ascii_lowercase());
+    let number = |regex: &Regex| group(regex, 1);
+    let whole = |text: String| text.replace(',', "").parse().ok();
     let real = |regex: &Regex| {
         number(regex).and_then(|text| match text.trim_start_matches(['-', '+']) {
             "nan" => Some(f64::NAN),
@@ -92,17 +111,22 @@ pub fn read(text: &str) -> Option<Progress> {
             _ => text.trim_end_matches('.').parse().ok(),
         })
     };
-    let loss = real(&dialects.loss);
-    let step = dialects.step.iter().find_map(|regex| number(regex)?.replace(',', "").parse().ok());
+    let loss = real(&dialects.loss).or_else(|| real(&dialects.average));
+    let counter = dialects.step.iter().find_map(|regex| Some((whole(number(regex)?)?, group(regex, 2).and_then(whole))));
+    let (step, total) = (counter.map(|counter| counter.0), counter.and_then(|counter| counter.1));
+    let epoch = number(&dialects.epoch).and_then(whole);
     // DeepSpeed's own step line carries no loss: `[Rank 0] step=120, skipped=6`.
     let other = || OTHER_WORK.iter().any(|word| text.contains(word));
     let bar = (text.contains("it/s") || text.contains("s/it") || text.contains("skipped=")) && !other();
-    (loss.is_some() || (bar && step.is_some())).then(|| Progress { step, loss, grad_norm: real(&dialects.grad_norm) })
+    if loss.is_some() || (bar && step.is_some()) {
+        return Some(Progress { step, total, epoch, loss, grad_norm: real(&dialects.grad_norm) });
+    }
+    (epoch.is_some() && dialects.heading.is_match(text)).then(|| Progress { epoch, ..Progress::default() })
 }
 
 /// Does a text have the words without which no dialect reports anything? Most lines have not, and need no closer look.
 fn may_report(text: &str) -> bool {
-    ["oss", "OSS", "it/s", "s/it", "skipped=", "损失"].iter().any(|word| text.contains(word))
+    ["oss", "OSS", "it/s", "s/it", "skipped=", "损失", "poch ", "POCH ", "poch:", " avg"].iter().any(|word| text.contains(word))
 }
 
 /// The progress of line `i`: the last segment that has any.
@@ -183,6 +207,7 @@ mod tests {
             ("第 6 步：损失值 2.0400，学习率 1e-05", Some(6), Some(2.04)),
             ("Train Epoch: 1 [1600/5000 (32%)] \tLoss: 0.0041 \tLocal Rank: 0", Some(1600), Some(0.0041)),
             ("| epoch   1 |   400/ 2983 batches | lr 30.00 | ms/batch 11.11 | loss  7.63 | ppl  2057.21", Some(400), Some(7.63)),
+            (" 1201: 2.312345, 2.100000 avg, 0.001000 rate, 3.123456 seconds", Some(1201), Some(2.1)),
             ("<epoch:  5, iter:  10,200, lr:1.992e-04> loss: 1.8082e-02", Some(10200), Some(0.018082)),
         ];
         for (line, step, loss) in cases {
@@ -196,6 +221,16 @@ mod tests {
         ] {
             assert_eq!(read(line).and_then(|now| now.grad_norm), Some(norm), "{line}");
         }
+        for (line, epoch, step, total) in [
+            ("Epoch 3/10", Some(3), None, None),
+            ("===> Training epoch 4", Some(4), None, None),
+            ("Epoch 4:   1%|          | 1/100 [00:00<00:20,  5.91it/s, loss=0.60]", Some(4), Some(1), Some(100)),
+            (" 5/100 [>.............................] - ETA: 10s - loss: 0.6931", None, Some(5), Some(100)),
+            ("Train Epoch: 2 [1600/5000 (32%)] \tLoss: 0.0041", Some(2), Some(1600), Some(5000)),
+        ] {
+            assert_eq!(read(line).map(|now| (now.epoch, now.step, now.total)), Some((epoch, step, total)), "{line}");
+        }
+        assert_eq!(read("max epoch: 10"), None);
         assert!(read("step 1200 loss = nan").unwrap().loss.unwrap().is_nan());
         for line in [
             "Loading safetensors checkpoint shards:  25% Completed | 1/4 [00:01<00:03,  1.31s/it]",

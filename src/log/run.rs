@@ -92,7 +92,7 @@ impl Told {
 pub fn choose<'t>(told: &[&'t Told]) -> Option<(usize, &'t Finding)> {
     let mut best: Option<(usize, &Finding)> = None;
     for (part, finding) in told.iter().enumerate().filter_map(|(part, one)| Some((part, one.root.as_ref()?))) {
-        if best.is_none_or(|(_, now)| root::explains_better(finding, now) || is_earlier(finding, now)) {
+        if best.is_none_or(|(_, now)| root::explains_better(finding, now)) {
             best = Some((part, finding));
         }
     }
@@ -170,18 +170,6 @@ fn root(parts: &[Part]) -> Option<Place> {
     let Analysis { findings, story } = &parts[part].analysis;
     let is_root = told[part].root.as_ref().is_some_and(|root| std::ptr::eq(root, finding));
     Some(Place { part, finding: if is_root { story.root? } else { uncaught::candidate(findings, story)? } })
-}
-
-/// Of two events of one class, the one whose time stamp is of the same form and smaller.
-fn is_earlier(a: &Finding, b: &Finding) -> bool {
-    let comparable = |a: &str, b: &str| {
-        let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
-        a.chars().map(shape).take(14).eq(b.chars().map(shape).take(14)) && a.starts_with(|c: char| c.is_ascii_digit())
-    };
-    match (&a.time, &b.time) {
-        (Some(x), Some(y)) => a.precedence == b.precedence && a.severity == b.severity && comparable(x, y) && x < y,
-        _ => false,
-    }
 }
 
 /// What a path says about the run that a file belongs to.
@@ -297,6 +285,18 @@ mod tests {
         assert_eq!(root.part, 2);
         assert_eq!(parts[2].analysis.findings[root.finding].severity, Severity::Error);
         assert_eq!(parts[1].analysis.findings[0].role, Role::Consequence);
+    }
+
+    #[test]
+    fn the_earlier_of_two_causes_of_one_class_explains_the_run() {
+        let oom = |time: &str| format!("{time} ERROR RuntimeError: CUDA error: out of memory\n");
+        let root = |first: &str, second: &str| {
+            let mut parts = [part("node01/train.log", &oom(first)), part("node02/train.log", &oom(second))];
+            join(&mut parts).map(|root| root.part)
+        };
+        assert_eq!(root("2024-11-29 10:12:09,000", "2024-11-29 10:12:01,000"), Some(1));
+        assert_eq!(root("2024-11-29 10:12:01,000", "2024-11-29 10:12:09,000"), Some(0));
+        assert_eq!(root("2024-11-29 10:12:09,000", "Nov 29 10:12:01"), Some(0), "stamps of two styles are not compared");
     }
 
     #[test]

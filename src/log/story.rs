@@ -15,7 +15,7 @@ use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
 use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
-use super::{Analysis, build, memory, outcome, root, serving, uncaught};
+use super::{Analysis, build, memory, outcome, related, root, serving, teardown, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -72,6 +72,8 @@ pub struct Group {
     pub outcome: Outcome,
     /// The attempt it belongs to, from 0.
     pub attempt: usize,
+    /// Does nothing tie it to the root cause, although such events often follow one another?
+    pub unrelated: bool,
 }
 
 /// The first non-finite number.
@@ -97,6 +99,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
         return Analysis { findings, story };
     }
     serving::mark(&mut findings, lines);
+    teardown::mark(&mut findings, lines);
     let steps = &Steps::new(lines);
     story.last_step = last_step(steps);
     let starts = attempts::starts(&findings, steps);
@@ -109,6 +112,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
         }
     }
     story.root = root::choose(&findings, &mut story, steps);
+    related::mark(&findings, &mut story);
     outcome::judge(&findings, &mut story, lines);
     story.onset = onset(&mut findings, &story, steps);
     story.memory = memory_before(&findings, &story, steps);
@@ -158,6 +162,7 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
             finding.role = match (is_root, finding.role) {
                 (true, _) if Some(i) == story.root => Role::RootCause,
                 (true, _) => Role::Repeat,
+                (false, _) if i == group.lead && group.unrelated => Role::Context,
                 (false, Role::RootCause) if i == group.lead && is_prelude(i, finding, story) => Role::Context,
                 (false, Role::RootCause) if i == group.lead => Role::Consequence,
                 (false, role) if i == group.lead => role,

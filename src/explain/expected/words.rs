@@ -75,7 +75,8 @@ fn span(part: &Part) -> String {
 }
 
 fn table(expected: &Expected, language: Language) -> String {
-    let mut out = format!("| {} | {} |\n|:--|--:|\n", text(language, "table.head"), text(language, "expected.column"));
+    let mut out =
+        format!("| {} | {} |\n|:--|--:|\n", fill(language, "table.head", &[("card", "GPU".to_owned())]), text(language, "expected.column"));
     let mut row = |name: &str, bytes: String| out.push_str(&format!("| {name} | {bytes} |\n"));
     for part in parts(expected) {
         row(part.name, span(part));

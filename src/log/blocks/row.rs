@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use regex::Regex;
+
 use crate::log::finding::{Number, Span};
 use crate::log::record::{self, Record};
 use crate::log::units::{self, Unit, Value};
@@ -29,6 +31,18 @@ impl Row {
             record = record::read(inner);
         }
         Row { line: i, record }
+    }
+
+    /// The pieces of a row that each begin with a match; nothing when there is none.
+    pub fn pieces(&self, beginnings: &Regex) -> Vec<Row> {
+        let starts: Vec<usize> = beginnings.find_iter(self.text()).map(|found| found.start()).collect();
+        let ends = starts.iter().skip(1).copied().chain([self.text().len()]);
+        let piece = |(&start, end): (&usize, usize)| {
+            let mut body = self.record.body.clone().skip(start);
+            body.text.truncate(self.text()[start..end].trim_end().len());
+            Row { line: self.line, record: Record { body, ..self.record.clone() } }
+        };
+        starts.iter().zip(ends).map(piece).collect()
     }
 
     /// The text without prefix and without white space at its ends.
