@@ -204,14 +204,9 @@ fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(Stri
         texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone())
     };
     let fill = |template: &str| -> Option<String> {
-        let mut parts = template.split('{');
-        let mut out = parts.next()?.to_owned();
-        for part in parts {
-            let (name, after) = part.split_once('}')?;
-            let shown = value(name)?;
-            // `(s)` is the plural of the number before it.
-            out.push_str(&shown);
-            out.push_str(&after.replace("(s)", if shown == "1" { "" } else { "s" }));
+        let mut out = template.to_owned();
+        for name in page::placeholders(template) {
+            out = out.replace(&format!("{{{name}}}"), &value(name)?);
         }
         Some(out)
     };
