@@ -178,7 +178,7 @@ impl Page<'_> {
         writeln!(out, "{}:", text(LANGUAGE, heading))?;
         for &index in leads.iter().take(MOST_EVENTS) {
             let finding = &self.analysis.findings[index];
-            writeln!(out, "  {}:{}  {}", self.name, finding.span.line + 1, one_line(&explain::diagnostic_message(self.analysis, index)))?;
+            writeln!(out, "  {}:{}  {}", self.name, finding.span.line + 1, one_line(&explain::headline(self.analysis, index)))?;
         }
         Ok(())
     }
@@ -193,7 +193,8 @@ impl Page<'_> {
             Severity::Warning => Level::WARNING,
             Severity::Info => Level::INFO,
         };
-        let title = one_line(&explain::diagnostic_message(self.analysis, index));
+        // The post-mortem below compares the ranks.
+        let title = one_line(&explain::headline(self.analysis, index));
         let label = explain::hint(self.analysis, index).unwrap_or_else(|| text(LANGUAGE, role_key(finding.role)).to_owned());
         let answer = printable(&explain::answer_plain(finding, self.rules));
         let remedies = self.remedies(finding, with_remedies);

@@ -12,6 +12,7 @@ mod groups;
 pub mod memory;
 mod outcome;
 pub mod progress;
+pub mod ranks;
 pub mod record;
 mod root;
 pub mod rules;

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use regex::{Captures, Regex};
 
+use super::collectives::{self, Evidence};
 use super::groups;
 use super::root;
 use super::uncaught;
@@ -39,6 +40,12 @@ pub struct Place {
 pub fn join(parts: &mut [Part]) -> Option<Place> {
     for part in parts.iter_mut() {
         give_ranks(part);
+    }
+    let evidence: Vec<Evidence> =
+        parts.iter().map(|part| Evidence::of(&part.analysis.findings, part.rank, &part.analysis.story.ranks)).collect();
+    let collective = collectives::judge(&evidence).map(Arc::new);
+    for part in parts.iter_mut() {
+        part.analysis.story.of_run.clone_from(&collective);
     }
     let root = root(parts)?;
     let lead = &parts[root.part].analysis.findings[root.finding];
