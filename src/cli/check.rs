@@ -15,7 +15,8 @@ use crate::files;
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part};
 use crate::log::vocabulary::Severity;
-use crate::log::{Analysis, analyze, sniff};
+use crate::log::{Analysis, analyze, ranks, sniff};
+use crate::text::StrLines;
 use crate::text::redact::Redactor;
 
 /// Arguments of `check`.
@@ -218,7 +219,7 @@ fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Redactor>, c
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(input) = files.get(i) else { return out };
-            out.push((i, load(input, rules, redactor)));
+            out.push((i, load(input, files.len() > 1, rules, redactor)));
         }
     };
     let mut outcomes: Vec<(usize, Result<Option<Loaded>, String>)> = if threads < 2 {
@@ -240,8 +241,8 @@ fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Redactor>, c
     loaded
 }
 
-/// Reads and analyses one file. `Ok(None)`: met in a folder, and no log.
-fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Result<Option<Loaded>, String> {
+/// Reads and analyses one file, alone or `in_run` with others. `Ok(None)`: met in a folder, and no log.
+fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Result<Option<Loaded>, String> {
     let Some(mut content) = read(input)? else { return Ok(None) };
     let mut name = input.name();
     let rank = run::membership(&name).and_then(|run| run.rank);
@@ -257,8 +258,12 @@ fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Resul
         }
         (name, content) = (own.apply(&name), own.apply(&content));
     }
-    let analysis = if is_document { Analysis::default() } else { analyze(&content, rules) };
+    let mut analysis = if is_document { Analysis::default() } else { analyze(&content, rules) };
     if analysis.findings.is_empty() {
+        // A rank that is well may know how many there are.
+        if !is_document && in_run {
+            analysis.story.ranks = ranks::of_quiet(&StrLines::new(&content), rank);
+        }
         // Of a long healthy file nothing is shown.
         content = String::new();
     }

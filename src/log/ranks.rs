@@ -122,6 +122,14 @@ pub fn read(lines: &dyn Lines, failures: Option<(usize, usize)>, attempt: usize)
     Ranks { world, wrote: wrote.into_iter().collect() }
 }
 
+/// Reads which ranks a file tells of in which nothing was found. `file_rank` is the rank whose file it is.
+pub fn of_quiet(lines: &dyn Lines, file_rank: Option<u32>) -> Ranks {
+    match file_rank {
+        Some(rank) => Ranks { world: world(lines, 0), wrote: vec![rank] },
+        None => read(lines, None, 0),
+    }
+}
+
 /// The rank that a line begins with.
 fn rank_of(raw: &str) -> Option<u32> {
     let head = &raw[..floor_border(raw, 256)];
