@@ -55,7 +55,7 @@ fn head(file: &str, model: &Model) -> String {
     row("KV cache", format!("{} a token in 16 bits", size(model.kv_bytes_per_token(2))));
     for sum in kv_cache::kinds(&model.inventory) {
         let window = sum.window.map_or(String::new(), |tokens| format!(", last {} tokens", grouped(tokens)));
-        row("", format!("{} layers {}{window}", sum.layers, sum.kind));
+        row("", format!("{} {} {}{window}", sum.layers, if sum.layers == 1 { "layer" } else { "layers" }, sum.kind));
     }
     for note in model.notes.iter().chain(&model.inexact) {
         row("note", note.clone());

@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::explain;
 use crate::explain::config::pages;
+use crate::explain::texts::{Language, fill};
 use crate::files;
 use crate::log::analyze;
 use crate::log::rules::{Rules, excerpts};
@@ -54,7 +55,8 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
         let own: Vec<_> = rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)).collect();
         problems.extend(own.iter().flat_map(|page| excerpts::check(page, &rules)));
         if problems.is_empty() {
-            writeln!(out, "{} pages in {}: all excerpts hold", own.len(), workspace(&args.workspace).join(files::USER_RULES).display())?;
+            let folder = workspace(&args.workspace).join(files::USER_RULES).display().to_string();
+            writeln!(out, "{}", fill(Language::English, "rules.hold", &[("count", own.len().to_string()), ("folder", folder)]))?;
         }
     } else {
         for page in rules.pages() {

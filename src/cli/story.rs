@@ -131,7 +131,8 @@ fn read(input: &mut dyn BufRead, name: &str, rules: &Rules, joined: &mut Joined,
         }
     }
     if bad > MOST_REPORTED {
-        say(&format!("{name}: {} more lines are no findings", bad - MOST_REPORTED));
+        let values = [("name", name.to_owned()), ("count", (bad - MOST_REPORTED).to_string())];
+        say(&fill(Language::English, "story.more-malformed", &values));
     }
     trouble.malformed += bad;
     Ok(())

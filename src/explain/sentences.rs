@@ -29,18 +29,14 @@ pub(super) fn collective_sentences(collective: &Collective, language: Language) 
     if !collective.behind.is_empty() && collective.behind.len() * 2 <= waiting.len().max(2) {
         let ranks: Vec<u32> = collective.behind.iter().map(|(rank, _)| *rank).collect();
         let last = collective.behind.iter().map(|(_, last)| *last).min().unwrap_or_default();
-        let key = if ranks.len() == 1 { "collective.behind-one" } else { "collective.behind" };
-        out.push(fill(language, key, &[seq, ("ranks", ranges(&ranks)), ("last", last.to_string())]));
+        let values = [seq, ("count", ranks.len().to_string()), ("ranks", ranges(&ranks)), ("last", last.to_string())];
+        out.push(fill(language, "collective.behind", &values));
     }
     if !collective.unexplained.is_empty() {
         out.push(fill(language, "collective.unexplained", &[("ranks", named(&collective.unexplained, false, language))]));
     }
     if !collective.silent.is_empty() {
-        let key = match (collective.world, collective.silent.len()) {
-            (None, _) => "collective.silent-unknown",
-            (Some(_), 1) => "collective.silent-one",
-            (Some(_), _) => "collective.silent",
-        };
+        let key = if collective.world.is_some() { "collective.silent" } else { "collective.silent-unknown" };
         let values = [
             ("count", collective.silent.len().to_string()),
             ("world", collective.world.unwrap_or_default().to_string()),

@@ -16,6 +16,7 @@ use super::settings::Settings;
 use super::state::Job;
 use super::state::runs::{Others, Place};
 use crate::explain;
+use crate::explain::texts::{Language, fill};
 use crate::log::rules::Rules;
 use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
@@ -210,11 +211,10 @@ impl Scene<'_> {
 
     /// How many events of other documents are not listed.
     fn more_elsewhere(&self, root: usize) -> Option<DiagnosticRelatedInformation> {
-        let message = match self.others.more {
-            0 => return None,
-            1 => "and 1 more in the other open logs of this run".to_owned(),
-            more => format!("and {more} more in the other open logs of this run"),
-        };
+        if self.others.more == 0 {
+            return None;
+        }
+        let message = fill(Language::English, "diagnostic.more-elsewhere", &[("count", self.others.more.to_string())]);
         let location = Location { uri: self.uri.0.clone(), range: self.marked(&self.analysis.findings[root]) };
         Some(DiagnosticRelatedInformation { location, message })
     }
@@ -225,10 +225,7 @@ impl Scene<'_> {
             range: self.marked(&self.analysis.findings[first]),
             severity: Some(DiagnosticSeverity::INFORMATION),
             source: Some(SOURCE.to_owned()),
-            message: format!(
-                "{count} more findings are not shown: a file gets at most {most} marks (setting trainwreck.maxFindings). \
-                 `trainwreck check` lists all."
-            ),
+            message: fill(Language::English, "diagnostic.rest", &[("count", count.to_string()), ("most", most.to_string())]),
             ..Diagnostic::default()
         }
     }
