@@ -11,10 +11,10 @@ use clap::{Args, ValueEnum};
 
 use super::expected::Configs;
 use super::report::Report;
+use super::shared::Output;
 use crate::files;
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part};
-use crate::log::vocabulary::Severity;
 use crate::log::{Analysis, analyze, ranks, sniff};
 use crate::text::StrLines;
 use crate::text::redact::Redactor;
@@ -25,15 +25,9 @@ pub struct CheckArgs {
     /// Log files or folders; `-` reads standard input
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Findings from this severity on make the exit code 1
-    #[arg(long, value_enum, default_value_t = Level::Warning)]
-    pub level: Level,
-    /// Folder whose .trainwreck/rules are loaded; the current one by default
-    #[arg(long, value_name = "DIR")]
-    pub workspace: Option<PathBuf>,
+    /// Format, level and workspace
+    #[command(flatten)]
+    pub output: Output<Format>,
     /// Config of the model that the run used: its out-of-memory error is compared with a memory plan
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -46,9 +40,10 @@ pub struct CheckArgs {
 }
 
 /// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
+    #[default]
     Text,
     /// One object with findings and story per file, as an array
     Json,
@@ -62,27 +57,6 @@ pub enum Format {
     Github,
 }
 
-/// Severities as flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Level {
-    /// Errors only
-    Error,
-    /// Warnings and errors
-    Warning,
-    /// Everything
-    Info,
-}
-
-impl Level {
-    pub(super) fn reached_by(self, severity: Severity) -> bool {
-        match self {
-            Level::Error => severity == Severity::Error,
-            Level::Warning => severity != Severity::Info,
-            Level::Info => true,
-        }
-    }
-}
-
 /// Files of a folder that are read although their names do not end like a log's.
 const MOST_FOLDER_FILE: u64 = 4 << 30;
 
@@ -91,7 +65,7 @@ const MOST_FOLDER_FILE: u64 = 4 << 30;
 /// # Errors
 /// When standard output cannot be written, other than a closed pipe.
 pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
-    let workspace = args.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
+    let workspace = args.output.workspace();
     let mut complain = Complaints::default();
     let configs = Configs::new(args.config.as_deref(), &workspace).unwrap_or_else(|problem| {
         complain.fail(&problem);

@@ -40,7 +40,7 @@ impl<'a> Report<'a> {
             [only] => only.analysis.story.root.map(|finding| Place { part: 0, finding }),
             _ => run::join(&mut parts),
         };
-        let level = self.args.level;
+        let level = self.args.output.level;
         self.found |= parts.iter().flat_map(|part| &part.analysis.findings).any(|f| level.reached_by(f.severity));
         let name = parts[0].name.clone();
         // Places need the file's name only where there are several files.
@@ -60,7 +60,7 @@ impl<'a> Report<'a> {
             let (part, finding) = place?;
             self.configs.expected(paths[part].as_deref(), &parts[part].analysis, finding, &lines[part])
         };
-        match self.args.format {
+        match self.args.output.format {
             Format::Text if several => {
                 let root = text::Root { place, expected: expected() };
                 text::write_run(out, &views, &run_name(&name, true), &root, self.rules, self.args.all, &mut self.summary)
@@ -107,7 +107,7 @@ impl<'a> Report<'a> {
 
     /// Writes what closes the report; says whether anything reached the level.
     pub(super) fn finish(self, out: &mut dyn Write) -> std::io::Result<bool> {
-        let document = match self.args.format {
+        let document = match self.args.output.format {
             Format::Json => Some(self.objects.into()),
             Format::Sarif => Some(sarif::document(self.objects, self.rules)),
             Format::Text => {
