@@ -15,6 +15,7 @@ use super::shared::Output;
 use crate::files;
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part};
+use crate::log::settings::{self, RunSettings};
 use crate::log::{Analysis, analyze, ranks, sniff};
 use crate::text::StrLines;
 use crate::text::redact::Redactor;
@@ -182,6 +183,8 @@ pub(super) struct Loaded {
     pub(super) content: String,
     /// Where it lies; none for standard input.
     pub(super) path: Option<PathBuf>,
+    /// What it prints of itself, where the text is not kept and others of its run may need it.
+    pub(super) settings: Option<RunSettings>,
 }
 
 /// Reads and analyses the files of one run, several at a time; complaints come in the order of the files.
@@ -233,15 +236,18 @@ fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Redac
         (name, content) = (own.apply(&name), own.apply(&content));
     }
     let mut analysis = if is_document { Analysis::default() } else { analyze(&content, rules) };
+    let mut settings = None;
     if analysis.findings.is_empty() {
-        // A rank that is well may know how many there are.
+        // A rank that is well may know how many there are, and what the run was set to.
         if !is_document && in_run {
-            analysis.story.ranks = ranks::of_quiet(&StrLines::new(&content), rank);
+            let lines = StrLines::new(&content);
+            analysis.story.ranks = ranks::of_quiet(&lines, rank);
+            settings = rank.is_none_or(|rank| rank == 0).then(|| settings::read(&lines, usize::MAX));
         }
         // Of a long healthy file nothing is shown.
         content = String::new();
     }
-    Ok(Some(Loaded { part: Part { name, rank, analysis }, content, path: input.path.clone() }))
+    Ok(Some(Loaded { part: Part { name, rank, analysis }, content, path: input.path.clone(), settings }))
 }
 
 /// The names that the paths and files show, so that each is masked in all of them.

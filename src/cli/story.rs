@@ -166,7 +166,7 @@ fn write(args: &StoryArgs, joined: Joined, malformed: usize, rules: &Rules, out:
                 writeln!(out)?;
             }
             Format::Json => objects.push(object(&parts, root, malformed)),
-            Format::Markdown => markdown::write(out, &name, &views, place, rules)?,
+            Format::Markdown => markdown::write(out, &name, &views, place, None, rules)?,
         }
     }
     match args.output.format {

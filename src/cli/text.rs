@@ -105,7 +105,7 @@ pub(super) fn write_run(
     out: &mut dyn Write,
     parts: &[post_mortem_words::Part<'_>],
     heading: &str,
-    root: &Root,
+    root: &Root<'_>,
     rules: &Rules,
     all: bool,
     summary: &mut Summary,
@@ -120,7 +120,7 @@ pub(super) fn write_run(
     for (nth, part) in parts.iter().enumerate() {
         let Some(lines) = part.lines else { continue };
         let name = printable_line(part.name.unwrap_or_default());
-        let expected = root.expected.as_ref().filter(|_| root.place.is_some_and(|place| place.0 == nth));
+        let expected = root.expected.filter(|_| root.place.is_some_and(|place| place.0 == nth));
         let page = Page { name: &name, analysis: part.analysis, lines, rules, expected };
         let shown = if all { 0..part.analysis.findings.len() } else { 0..0 };
         let root = root.place.filter(|root| !all && root.0 == nth).map(|root| root.1);
@@ -131,11 +131,11 @@ pub(super) fn write_run(
 }
 
 /// The root cause of a run over several files.
-pub(super) struct Root {
+pub(super) struct Root<'a> {
     /// File and finding.
     pub place: Option<(usize, usize)>,
     /// What a memory plan expects of it.
-    pub expected: Option<Expected>,
+    pub expected: Option<&'a Expected>,
 }
 
 /// What the report of a file is made of.

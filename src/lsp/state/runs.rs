@@ -14,6 +14,8 @@ use crate::lsp::convert::DocumentUri;
 
 /// Documents of one run that are looked at.
 const MOST_FILES: usize = 512;
+/// Documents of a run whose settings are read for another one.
+const MOST_READ: usize = 8;
 /// Events of a document that may be listed in another one.
 const MOST_ECHOES: usize = 4;
 /// Events of other documents that are listed with the root cause.
@@ -55,6 +57,16 @@ impl State {
     /// of them. The others are shown anew when what this one says has changed.
     pub fn among_its_run(&self, job: &Job, analysis: &mut Option<Arc<Analysis>>) -> Others {
         self.compare(job, analysis).unwrap_or_default()
+    }
+
+    /// Names and texts of the other open documents of a document's run, rank 0 first.
+    pub fn others_of_run(&self, uri: &DocumentUri) -> Vec<(String, Rope)> {
+        let inner = self.lock();
+        let Some(run) = inner.documents.get(&uri.key()).and_then(|document| document.run.as_ref()) else { return Vec::new() };
+        let same = |document: &&Document| document.uri != *uri && document.run.as_ref().is_some_and(|other| other.key == run.key);
+        let mut others: Vec<&Document> = inner.documents.values().filter(same).collect();
+        others.sort_by_key(|document| (document.run.as_ref().and_then(|run| run.rank) != Some(0), document.uri.key()));
+        others.into_iter().take(MOST_READ).map(|document| (document.uri.name(), document.rope.clone())).collect()
     }
 
     fn compare(&self, job: &Job, analysis: &mut Option<Arc<Analysis>>) -> Option<Others> {
