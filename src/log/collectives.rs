@@ -10,6 +10,9 @@ mod evidence;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use evidence::Evidence;
+
+use super::finding::Finding;
+use super::vocabulary::Cause;
 use evidence::{Group, Report, waited_in};
 
 /// Ranks that must have waited before the absence of another says something.
@@ -148,6 +151,18 @@ pub fn judge<'e>(evidence: impl IntoIterator<Item = &'e Evidence>) -> Option<Col
 struct Status {
     enqueued: Option<i64>,
     completed: Option<i64>,
+}
+
+/// Says of the timeouts in a collective why they came, where the ranks were in different ones.
+pub fn mark(findings: &mut [Finding], collective: &Collective) {
+    if !collective.is_desynchronised() {
+        return;
+    }
+    let of_it = |finding: &Finding| finding.number("seq").is_some_and(|seq| seq.value.as_f64() as i64 == collective.seq);
+    let waited = |finding: &Finding| finding.cause == Cause::Timeout && finding.text("op").is_some() && of_it(finding);
+    for finding in findings.iter_mut().filter(|finding| waited(finding)) {
+        finding.cause = Cause::Desync;
+    }
 }
 
 /// The number of ranks that all files agree on.

@@ -45,7 +45,7 @@ pub fn join(parts: &mut [Part]) -> Option<Place> {
     let told: Vec<&Told> = told.iter().collect();
     let collective = waited_in(&told);
     for part in parts.iter_mut() {
-        part.analysis.story.of_run.clone_from(&collective);
+        compare(&mut part.analysis, collective.as_ref());
     }
     let root = root(parts, &told)?;
     let lead = &parts[root.part].analysis.findings[root.finding];
@@ -94,6 +94,14 @@ impl Told {
         let exception = uncaught::candidate(findings, story).map(ranked);
         let evidence = Evidence::of(findings, rank, &story.ranks);
         Told { root: story.root.map(ranked), exception, died: uncaught::has_symptom(findings, story), evidence }
+    }
+}
+
+/// Gives a file what came out of comparing the ranks of all files of its run.
+pub fn compare(analysis: &mut Analysis, collective: Option<&Arc<Collective>>) {
+    analysis.story.of_run = collective.cloned();
+    if let Some(collective) = collective {
+        collectives::mark(&mut analysis.findings, collective);
     }
 }
 

@@ -130,6 +130,9 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     assign_roles(&mut findings, &story);
     story.ranks = ranks_of(&findings, &story, lines);
     story.collective = collectives::judge([&Evidence::of(&findings, None, &story.ranks)]);
+    if let Some(collective) = &story.collective {
+        collectives::mark(&mut findings, collective);
+    }
     Analysis { findings, story }
 }
 

@@ -405,6 +405,6 @@ mod tests {
         let log = "num_layers ...... 32\nhidden_size ...... 4096\nnum_attention_heads ...... 32\npadded_vocab_size ...... 32000\nffn_hidden_size ...... 11008\ntensor_model_parallel_size ...... 2\nswiglu ...... True\nnormalization ...... RMSNorm\nuntie_embeddings_and_output_weights ...... True\ngroup_query_attention ...... False\nnum_experts ...... None\n";
         let settings = settings::read(&StrLines::new(log), usize::MAX);
         let (origin, model) = candidates::model_of(&settings, &[]).unwrap();
-        assert_eq!((origin, model.total()), (Origin::Arguments(0), 6_738_415_616));
+        assert_eq!((origin, model.total()), (Origin::Arguments(At::here(0)), 6_738_415_616));
     }
 }

@@ -9,7 +9,7 @@ use ropey::Rope;
 use super::{Document, Job, State, Todo};
 use crate::log::run::{self, Told};
 use crate::log::vocabulary::{Kind, Severity};
-use crate::log::{Analysis, Finding, ranks};
+use crate::log::{Analysis, Finding, collectives, ranks};
 use crate::lsp::convert::DocumentUri;
 
 /// Documents of one run that are looked at.
@@ -94,12 +94,18 @@ impl State {
         let mut others = Others::default();
         match &root {
             Some((holder, _)) if *holder == nth => others = events_of(&members, nth),
-            Some((holder, finding)) => others.root = Some(place(members[*holder].0, finding)),
+            Some((holder, finding)) => {
+                let mut root = place(members[*holder].0, finding);
+                if let Some(collective) = &collective {
+                    collectives::mark(std::slice::from_mut(&mut root.finding), collective);
+                }
+                others.root = Some(root);
+            }
             None => {}
         }
         drop(inner);
         let mut own = Analysis::clone(analysis.as_deref()?);
-        own.story.of_run = collective;
+        run::compare(&mut own, collective.as_ref());
         match (&root, &others.root) {
             (_, Some(elsewhere)) => run::follow(&mut own, &elsewhere.finding, &elsewhere.uri.name()),
             (Some((_, finding)), None) => run::lead(&mut own, finding),
