@@ -141,8 +141,9 @@ pub fn judge<'e>(evidence: impl IntoIterator<Item = &'e Evidence>) -> Option<Col
     let behind = progress.iter().filter(|one| just_before(one.enqueued)).map(|one| (one.rank, one.enqueued)).collect();
     let mut calls: Vec<(Call, Vec<u32>)> = calls.into_iter().collect();
     calls.sort_by_key(|(_, ranks)| std::cmp::Reverse(ranks.len()));
-    // A gap below the highest rank is named where the number of ranks is not known, and only beside few.
-    let silent = if world.is_some() || !missing.is_empty() { silent } else { Vec::new() };
+    // The log of one rank alone says nothing of the others. A gap below the highest rank counts only beside few.
+    let several = waiting.len() >= LEAST_WAITING;
+    let silent = if several && (world.is_some() || !missing.is_empty()) { silent } else { Vec::new() };
     Some(Collective { group, seq, calls, missing, unexplained, silent, behind, progress, world })
 }
 
@@ -260,6 +261,8 @@ mod tests {
         // The other node's log is not here: it is said, and nobody is accused.
         let node = of(&format!("using world size: 16, data-parallel size: 16\n{waits}"), &[]);
         assert_eq!((node.missing.len(), node.silent.len()), (0, 10));
+        // One rank's own log says nothing of the others.
+        assert!(of(&format!("using world size: 8, data-parallel size: 8\n{}", timeout(0, "ALLREDUCE", 64, 698)), &[]).silent.is_empty());
         // A rank that cannot be: the number was of something else.
         let wrong = of(&format!("using world size: 4, data-parallel size: 4\n{waits}"), &[]);
         assert_eq!((wrong.world, wrong.missing, wrong.silent), (None, vec![], vec![]));

@@ -132,9 +132,13 @@ pub fn of_quiet(lines: &dyn Lines, file_rank: Option<u32>) -> Ranks {
 
 /// The rank that a line begins with.
 fn rank_of(raw: &str) -> Option<u32> {
+    // A quick look first: nearly all lines have no such prefix.
+    let first = raw.bytes().find(|byte| !byte.is_ascii_whitespace())?;
+    if !(first.is_ascii_digit() || matches!(first, b'[' | b'(' | b'r' | b'R' | b'\x1b')) {
+        return None;
+    }
     let head = &raw[..floor_border(raw, 256)];
-    let numbered = head.trim_start().starts_with(|c: char| c.is_ascii_digit());
-    if !(numbered || head.contains("ank")) {
+    if !(first.is_ascii_digit() || head.contains("ank")) {
         return None;
     }
     clean::segments(head, 0).into_iter().next_back().and_then(|segment| record::read(segment).prefix.rank)
@@ -143,12 +147,10 @@ fn rank_of(raw: &str) -> Option<u32> {
 fn world(lines: &dyn Lines, from: usize) -> Option<u32> {
     let forms = FORMS.as_ref()?;
     let mut told = Told::default();
-    let mut echo = false;
     for at in from..lines.count().min(from.saturating_add(HEAD_LINES)) {
         let raw = lines.line(at);
         let raw = &raw[..floor_border(&raw, MOST_BYTES)];
-        let was_frame = std::mem::replace(&mut echo, raw.contains("File \"") && raw.contains("\", line "));
-        if was_frame || !forms.words.is_match(raw) {
+        if !forms.words.is_match(raw) || (at > 0 && is_frame(&lines.line(at - 1))) {
             continue;
         }
         let record = clean::segments(raw, 0).into_iter().next_back().map_or_else(record::Record::default, record::read);
@@ -157,6 +159,11 @@ fn world(lines: &dyn Lines, from: usize) -> Option<u32> {
         }
     }
     told.world()
+}
+
+/// Does the next line echo the source of a frame?
+fn is_frame(line: &str) -> bool {
+    line.contains("File \"") && line.contains("\", line ")
 }
 
 fn read_line(text: &str, forms: &Forms, told: &mut Told) {
