@@ -241,7 +241,9 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
         out.push(format!("{} ({})", analysis.findings[lead].message, place(part, analysis.findings[lead].span.line)));
     }
     let survived = |f: &Finding| f.role == Role::Context && !matches!(f.kind, Kind::Report | Kind::Leak) && earlier(f);
-    if let Some(lead) = leads().find(|&lead| survived(&analysis.findings[lead])) {
+    // What ended an earlier attempt is named already.
+    let ended = |lead: usize| analysis.story.attempts.iter().any(|attempt| attempt.root == Some(lead));
+    if let Some(lead) = leads().find(|&lead| survived(&analysis.findings[lead]) && !ended(lead)) {
         out.push(format!("{} ({})", diagnostic_message(analysis, lead), place(part, analysis.findings[lead].span.line)));
     }
     out
