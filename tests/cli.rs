@@ -66,6 +66,18 @@ fn standard_input_is_read() {
 }
 
 #[test]
+fn the_plan_stands_in_sarif_where_its_finding_is_told() {
+    let output = trainwreck(&["check", "--format", "sarif", "plan-ranks"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = report["runs"][0]["results"].as_array().unwrap();
+    let oom = results.iter().find(|result| result["ruleId"] == "cuda-oom").unwrap();
+    assert!(oom["message"]["text"].as_str().unwrap().contains("the plan expects for LlamaForCausalLM, full training, 4 × 2,048"), "{oom}");
+    let model = &oom["properties"]["plan"]["model"];
+    assert_eq!((&model["line"], &model["file"]), (&20.into(), &"plan-ranks/rank_0.log".into()));
+    assert!(results.iter().filter(|result| result["ruleId"] != "cuda-oom").all(|result| result["properties"]["plan"].is_null()));
+}
+
+#[test]
 fn a_closed_pipe_is_no_error() {
     let mut child = trainwreck(&["rules"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());

@@ -11,11 +11,13 @@ use clap::{Args, ValueEnum};
 
 use super::expected::Configs;
 use super::report::Report;
+use super::shared::Output;
 use crate::files;
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part};
-use crate::log::vocabulary::Severity;
-use crate::log::{Analysis, analyze, sniff};
+use crate::log::settings::{self, RunSettings};
+use crate::log::{Analysis, analyze, ranks, sniff};
+use crate::text::StrLines;
 use crate::text::redact::Redactor;
 
 /// Arguments of `check`.
@@ -24,15 +26,9 @@ pub struct CheckArgs {
     /// Log files or folders; `-` reads standard input
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Findings from this severity on make the exit code 1
-    #[arg(long, value_enum, default_value_t = Level::Warning)]
-    pub level: Level,
-    /// Folder whose .trainwreck/rules are loaded; the current one by default
-    #[arg(long, value_name = "DIR")]
-    pub workspace: Option<PathBuf>,
+    /// Format, level and workspace
+    #[command(flatten)]
+    pub output: Output<Format>,
     /// Config of the model that the run used: its out-of-memory error is compared with a memory plan
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -45,9 +41,10 @@ pub struct CheckArgs {
 }
 
 /// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
+    #[default]
     Text,
     /// One object with findings and story per file, as an array
     Json,
@@ -61,27 +58,6 @@ pub enum Format {
     Github,
 }
 
-/// Severities as flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Level {
-    /// Errors only
-    Error,
-    /// Warnings and errors
-    Warning,
-    /// Everything
-    Info,
-}
-
-impl Level {
-    pub(super) fn reached_by(self, severity: Severity) -> bool {
-        match self {
-            Level::Error => severity == Severity::Error,
-            Level::Warning => severity != Severity::Info,
-            Level::Info => true,
-        }
-    }
-}
-
 /// Files of a folder that are read although their names do not end like a log's.
 const MOST_FOLDER_FILE: u64 = 4 << 30;
 
@@ -90,7 +66,7 @@ const MOST_FOLDER_FILE: u64 = 4 << 30;
 /// # Errors
 /// When standard output cannot be written, other than a closed pipe.
 pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
-    let workspace = args.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
+    let workspace = args.output.workspace();
     let mut complain = Complaints::default();
     let configs = Configs::new(args.config.as_deref(), &workspace).unwrap_or_else(|problem| {
         complain.fail(&problem);
@@ -212,6 +188,8 @@ pub(super) struct Loaded {
     pub(super) content: String,
     /// Where it lies; none for standard input.
     pub(super) path: Option<PathBuf>,
+    /// What it prints of itself, where the text is not kept and others of its run may need it.
+    pub(super) settings: Option<RunSettings>,
 }
 
 /// Reads and analyses the files of one run, several at a time; complaints come in the order of the files.
@@ -223,7 +201,7 @@ fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Redactor>, c
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(input) = files.get(i) else { return out };
-            out.push((i, load(input, rules, redactor)));
+            out.push((i, load(input, files.len() > 1, rules, redactor)));
         }
     };
     let mut outcomes: Vec<(usize, Result<Option<Loaded>, String>)> = if threads < 2 {
@@ -245,8 +223,8 @@ fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Redactor>, c
     loaded
 }
 
-/// Reads and analyses one file. `Ok(None)`: met in a folder, and no log.
-fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Result<Option<Loaded>, String> {
+/// Reads and analyses one file, alone or `in_run` with others. `Ok(None)`: met in a folder, and no log.
+fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Result<Option<Loaded>, String> {
     let Some(mut content) = read(input)? else { return Ok(None) };
     let mut name = input.name();
     let rank = run::membership(&name).and_then(|run| run.rank);
@@ -262,12 +240,19 @@ fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Resul
         }
         (name, content) = (own.apply(&name), own.apply(&content));
     }
-    let analysis = if is_document { Analysis::default() } else { analyze(&content, rules) };
+    let mut analysis = if is_document { Analysis::default() } else { analyze(&content, rules) };
+    let mut settings = None;
     if analysis.findings.is_empty() {
+        // A rank that is well may know how many there are, and what the run was set to.
+        if !is_document && in_run {
+            let lines = StrLines::new(&content);
+            analysis.story.ranks = ranks::of_quiet(&lines, rank);
+            settings = rank.is_none_or(|rank| rank == 0).then(|| settings::read(&lines, usize::MAX));
+        }
         // Of a long healthy file nothing is shown.
         content = String::new();
     }
-    Ok(Some(Loaded { part: Part { name, rank, analysis }, content, path: input.path.clone() }))
+    Ok(Some(Loaded { part: Part { name, rank, analysis }, content, path: input.path.clone(), settings }))
 }
 
 /// The names that the paths and files show, so that each is masked in all of them.

@@ -97,7 +97,7 @@ fn head(model: &Model) -> String {
     }
     for sum in kinds {
         let window = sum.window.map_or(String::new(), |tokens| format!(", last {} tokens", grouped(tokens)));
-        row(name, format!("{} layers {}{window}", sum.layers, sum.kind));
+        row(name, format!("{} {} {}{window}", sum.layers, if sum.layers == 1 { "layer" } else { "layers" }, sum.kind));
         name = "";
     }
     for note in model.notes.iter().chain(&model.inexact) {

@@ -16,6 +16,7 @@ mod post_mortem;
 mod report;
 pub mod rules;
 mod sarif;
+pub mod shared;
 pub mod story;
 pub mod text;
 

@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::explain;
 use crate::explain::config::pages;
+use crate::explain::texts::{Language, fill};
 use crate::files;
 use crate::log::analyze;
 use crate::log::rules::{Rules, excerpts};
@@ -60,8 +61,8 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
         }
         problems.extend(own.iter().flat_map(|page| excerpts::check(page, &rules)));
         if problems.is_empty() {
-            let pages = if own.len() == 1 { "page" } else { "pages" };
-            writeln!(out, "{} {pages} in {}: all excerpts hold", own.len(), folder.display())?;
+            let folder = folder.display().to_string();
+            writeln!(out, "{}", fill(Language::English, "rules.hold", &[("count", own.len().to_string()), ("folder", folder)]))?;
         }
     } else {
         let mut listed = 0;

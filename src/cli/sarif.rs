@@ -9,15 +9,17 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
+use super::expected;
 use super::json::column;
 use crate::explain;
+use crate::explain::expected::Expected;
 use crate::log::rules::Rules;
 use crate::log::vocabulary::{Role, Severity};
 use crate::log::{Analysis, Span};
 use crate::text::Lines;
 
-/// The results of one file: the lead of each group.
-pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Vec<Json> {
+/// The results of one file: the lead of each group. `plan` is what a memory plan expects of its root cause.
+pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines, plan: Option<&Expected>) -> Vec<Json> {
     let story = &analysis.story;
     let root = story.root.map(|root| location(file, analysis.findings[root].span, lines));
     let one = |group: &crate::log::story::Group| {
@@ -36,6 +38,10 @@ pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Vec<Json> 
                 "ranks": group.ranks,
             },
         });
+        if let Some(plan) = plan.filter(|_| finding.role == Role::RootCause) {
+            out["message"]["text"] = expected::told_with(&explain::diagnostic_message(analysis, group.lead), plan).into();
+            out["properties"]["plan"] = expected::json(plan);
+        }
         if let Some(root) = root.as_ref().filter(|_| matches!(finding.role, Role::Consequence | Role::Confirmation)) {
             let mut related = root.clone();
             related["message"] = json!({"text": explain::texts::text(explain::texts::Language::English, "role.root-cause")});

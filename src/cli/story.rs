@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 
-use super::check::Level;
 use super::jsonl::Joined;
 use super::report::run_name;
+use super::shared::Output;
 use super::{json, markdown, post_mortem, printable_line};
 use crate::explain::post_mortem as words;
 use crate::explain::texts::{Language, fill, text};
@@ -34,21 +34,16 @@ pub struct StoryArgs {
     /// Output of `check --format jsonl`, of any number of files; `-` reads standard input
     #[arg(required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Findings from this severity on make the exit code 1
-    #[arg(long, value_enum, default_value_t = Level::Warning)]
-    pub level: Level,
-    /// Folder whose .trainwreck/rules are loaded; the current one by default
-    #[arg(long, value_name = "DIR")]
-    pub workspace: Option<PathBuf>,
+    /// Format, level and workspace
+    #[command(flatten)]
+    pub output: Output<Format>,
 }
 
 /// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
+    #[default]
     Text,
     /// One object per run, as an array
     Json,
@@ -70,7 +65,7 @@ struct Trouble {
 /// # Errors
 /// When standard output cannot be written, other than a closed pipe.
 pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
-    let workspace = args.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
+    let workspace = args.output.workspace();
     let (rules, problems) = files::load_rules(&[workspace]);
     for problem in &problems {
         say(&format!("{problem} (this rule page is left out)"));
@@ -134,7 +129,8 @@ fn read(input: &mut dyn BufRead, name: &str, rules: &Rules, joined: &mut Joined,
         }
     }
     if bad > MOST_REPORTED {
-        say(&format!("{name}: {} more lines are no findings", bad - MOST_REPORTED));
+        let values = [("name", name.to_owned()), ("count", (bad - MOST_REPORTED).to_string())];
+        say(&fill(Language::English, "story.more-malformed", &values));
     }
     if bad > 0 && joined.findings == found_before {
         say(&format!("{name}: no line is a finding of `trainwreck check --format jsonl`; `trainwreck check` reads logs"));
@@ -161,14 +157,14 @@ fn write(args: &StoryArgs, joined: Joined, malformed: usize, rules: &Rules, out:
     let mut objects = Vec::new();
     for parts in by_attempt(joined.parts) {
         let (parts, root) = Joined::join(parts);
-        found |= parts.iter().flat_map(|part| &part.analysis.findings).any(|f| args.level.reached_by(f.severity));
+        found |= parts.iter().flat_map(|part| &part.analysis.findings).any(|f| args.output.level.reached_by(f.severity));
         let views: Vec<words::Part<'_>> = parts
             .iter()
             .map(|part| words::Part { name: Some(&part.name), rank: part.rank, analysis: &part.analysis, lines: None })
             .collect();
         let place = root.map(|root| (root.part, root.finding));
         let name = heading(&parts);
-        match args.format {
+        match args.output.format {
             Format::Text => {
                 let values = [("files", parts.len().to_string()), ("name", printable_line(&name))];
                 writeln!(out, "{}\n", fill(language, "report.run", &values))?;
@@ -176,10 +172,10 @@ fn write(args: &StoryArgs, joined: Joined, malformed: usize, rules: &Rules, out:
                 writeln!(out)?;
             }
             Format::Json => objects.push(object(&parts, root, malformed)),
-            Format::Markdown => markdown::write(out, &name, &views, place, rules)?,
+            Format::Markdown => markdown::write(out, &name, &views, place, None, rules)?,
         }
     }
-    match args.format {
+    match args.output.format {
         Format::Text if joined.findings == 0 => writeln!(out, "{}", text(language, "post.nothing"))?,
         Format::Json => {
             serde_json::to_writer_pretty(&mut *out, &objects)?;

@@ -105,7 +105,7 @@ pub(super) fn write_run(
     out: &mut dyn Write,
     parts: &[post_mortem_words::Part<'_>],
     heading: &str,
-    root: &Root,
+    root: &Root<'_>,
     rules: &Rules,
     all: bool,
     summary: &mut Summary,
@@ -120,7 +120,7 @@ pub(super) fn write_run(
     for (nth, part) in parts.iter().enumerate() {
         let Some(lines) = part.lines else { continue };
         let name = printable_line(part.name.unwrap_or_default());
-        let expected = root.expected.as_ref().filter(|_| root.place.is_some_and(|place| place.0 == nth));
+        let expected = root.expected.filter(|_| root.place.is_some_and(|place| place.0 == nth));
         let page = Page { name: &name, analysis: part.analysis, lines, rules, expected };
         let shown = if all { 0..part.analysis.findings.len() } else { 0..0 };
         let root = root.place.filter(|root| !all && root.0 == nth).map(|root| root.1);
@@ -131,11 +131,11 @@ pub(super) fn write_run(
 }
 
 /// The root cause of a run over several files.
-pub(super) struct Root {
+pub(super) struct Root<'a> {
     /// File and finding.
     pub place: Option<(usize, usize)>,
     /// What a memory plan expects of it.
-    pub expected: Option<Expected>,
+    pub expected: Option<&'a Expected>,
 }
 
 /// What the report of a file is made of.
@@ -178,7 +178,7 @@ impl Page<'_> {
         writeln!(out, "{}:", text(LANGUAGE, heading))?;
         for &index in leads.iter().take(MOST_EVENTS) {
             let finding = &self.analysis.findings[index];
-            writeln!(out, "  {}:{}  {}", self.name, finding.span.line + 1, one_line(&explain::diagnostic_message(self.analysis, index)))?;
+            writeln!(out, "  {}:{}  {}", self.name, finding.span.line + 1, one_line(&explain::headline(self.analysis, index)))?;
         }
         Ok(())
     }
@@ -193,7 +193,8 @@ impl Page<'_> {
             Severity::Warning => Level::WARNING,
             Severity::Info => Level::INFO,
         };
-        let title = one_line(&explain::diagnostic_message(self.analysis, index));
+        // The post-mortem below compares the ranks.
+        let title = one_line(&explain::headline(self.analysis, index));
         let label = explain::hint(self.analysis, index).unwrap_or_else(|| text(LANGUAGE, role_key(finding.role)).to_owned());
         let answer = printable(&explain::answer_plain(finding, self.rules));
         let remedies = self.remedies(finding, with_remedies);

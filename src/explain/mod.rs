@@ -7,28 +7,26 @@ pub mod config;
 pub mod device_oom;
 pub mod expected;
 pub mod markdown;
+mod message;
 mod place;
 pub mod post_mortem;
 pub mod seen;
 mod sentences;
 pub mod texts;
 
-use crate::log::collectives;
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::rules::{Page, Rules};
 use crate::log::units::{self, Unit, Value};
 use crate::log::verdict::{TensorShape, Verdict};
 use crate::log::vocabulary::{Cause, Confidence, Kind, Role};
 use crate::log::{Analysis, story};
+pub use message::{diagnostic_message, headline};
 use texts::{Language, fill, text};
 
 /// A tensor below this many bytes is small against any card.
 const SMALL_TENSOR: u64 = 1 << 30;
 /// Ranks written out one by one; more are written as ranges anyway.
 const MOST_RANGES: usize = 12;
-
-/// Ranks that must report a timeout before the silence of another one says something.
-const LEAST_REPORTERS: usize = 3;
 /// Bytes of a line that are underlined at most.
 const MOST_MARKED: usize = 120;
 
@@ -221,66 +219,6 @@ pub fn mark(finding: &Finding, line: &str) -> Span {
         None => whole_end.min(crate::text::floor_border(line, span.start + MOST_MARKED)),
     };
     Span { end_line: span.line, end: end.max(span.start), ..span }
-}
-
-/// The text of a diagnostic: the facts first, because some editors show nothing else; then its place in the story.
-pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
-    let language = Language::English;
-    let finding = &analysis.findings[index];
-    let mut out = finding.message.clone();
-    if let Some(Verdict::DeviceOom(oom)) = &finding.verdict {
-        // The cause stands near the front: lists cut a message at its end.
-        let at = out.find(": ").filter(|&at| at < 60).unwrap_or(out.len());
-        out.insert_str(at, &format!(" ({})", device_oom::hint(oom, language)));
-    }
-    let Some(group) = analysis.story.group_of(index) else { return out };
-    if index == group.lead && group.members.len() > 1 {
-        let key = if group.ranks.len() > 1 { "story.more-ranks" } else { "story.more" };
-        out.push_str(&format!(
-            " · {}",
-            fill(language, key, &[("count", group.members.len().to_string()), ("ranks", ranges(&group.ranks))])
-        ));
-    }
-    if index == group.lead
-        && group.ranks.len() > 1
-        && finding.kind == Kind::Nccl
-        && finding.text("op").is_some()
-        && let Some(calls) = collectives::read(&analysis.findings, &[]).and_then(|all| sentences::different_calls(&all, language))
-    {
-        out.push_str(&format!(" · {}", fill(language, "collective.different", &[("calls", calls)])));
-    }
-    let silent = silent_ranks(finding, &group.ranks);
-    if index == group.lead && !silent.is_empty() {
-        out.push_str(&format!(" · {}", fill(language, "story.silent", &[("ranks", ranges(&silent))])));
-    }
-    if let Some(root) = &analysis.story.elsewhere
-        && !group.went_on
-        && matches!(finding.role, Role::Consequence | Role::Confirmation)
-    {
-        let values = [("file", root.file.clone()), ("line", (root.line + 1).to_string())];
-        out.push_str(&format!(" · {}", fill(language, "story.follows-file", &values)));
-    }
-    if let Some(root) = analysis.story.root.filter(|root| !group.members.contains(root) && !group.went_on) {
-        if matches!(finding.role, Role::Consequence | Role::Confirmation) {
-            out.push_str(&format!(
-                " · {}",
-                fill(language, "story.follows", &[("line", (analysis.findings[root].span.line + 1).to_string())])
-            ));
-        }
-    }
-    out
-}
-
-/// Ranks below the highest one that did not report a timeout which the others did: the first place to look.
-fn silent_ranks(finding: &Finding, ranks: &[u32]) -> Vec<u32> {
-    let (true, Some(&last)) =
-        (finding.kind == Kind::Nccl && finding.cause == Cause::Timeout && ranks.len() >= LEAST_REPORTERS, ranks.last())
-    else {
-        return Vec::new();
-    };
-    let silent: Vec<u32> = (0..last).filter(|rank| ranks.binary_search(rank).is_err()).collect();
-    // Many gaps are ranks of other nodes, not suspects.
-    if silent.len() * 2 < ranks.len() { silent } else { Vec::new() }
 }
 
 /// The verdict in a few words for the end of a root-cause line; nothing for other findings.

@@ -1,10 +1,9 @@
 //! The place of a finding in the story, in words: what it explains or follows from, how often it came, what became of it.
 
-use super::sentences::{collective_sentences, divergence_sentence, growth_sentence};
+use super::sentences::{collective_sentences, divergence_sentence, growth_sentence, progress_sentence};
 use super::texts::{Language, fill, text};
 use super::{attempts, markdown, ranges};
 use crate::log::Analysis;
-use crate::log::collectives;
 use crate::log::run::Elsewhere;
 use crate::log::vocabulary::{Kind, Outcome, Role};
 
@@ -61,11 +60,12 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
     if !key.is_empty() {
         out.push(fill(language, key, &[("line", line(group.lead)), ("count", count), ("ranks", ranks)]));
     }
+    out.extend(progress_sentence(finding, language));
     if finding.kind == Kind::Nccl
-        && finding.number("seq").is_some()
-        && let Some(collective) = collectives::read(&analysis.findings, &[])
+        && (finding.number("seq").is_some() || finding.number("last_enqueued").is_some())
+        && let Some(collective) = story.waited_in()
     {
-        out.extend(collective_sentences(&collective, language));
+        out.extend(collective_sentences(collective, language));
     }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {

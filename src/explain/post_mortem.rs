@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 
 use super::sentences;
 use super::texts::{Language, fill, text};
-use super::{diagnostic_message, markdown, ranges};
-use crate::log::collectives;
+use super::{diagnostic_message, headline, markdown, ranges};
 use crate::log::progress;
 use crate::log::record;
 use crate::log::rules::Rules;
@@ -77,9 +76,9 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     if !followers.is_empty() {
         out.push(row("post.followed", followers));
     }
-    let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
-    if let Some(collective) = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known) {
-        let ranks = sentences::collective_sentences(&collective, language);
+    // It is the same in all of them.
+    if let Some(collective) = parts.first().and_then(|part| part.analysis.story.waited_in()) {
+        let ranks = sentences::collective_sentences(collective, language);
         if !ranks.is_empty() {
             out.push(row("post.ranks", ranks));
         }
@@ -128,7 +127,7 @@ fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
 /// What and where.
 fn cause(part: &Part<'_>, index: usize, language: Language) -> String {
     let finding = &part.analysis.findings[index];
-    let mut out = diagnostic_message(part.analysis, index);
+    let mut out = headline(part.analysis, index);
     if let Some(rank) = finding.rank {
         out.push_str(&format!(" · {}", fill(language, "post.rank", &[("rank", rank.to_string())])));
     }
@@ -242,7 +241,9 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
         out.push(format!("{} ({})", analysis.findings[lead].message, place(part, analysis.findings[lead].span.line)));
     }
     let survived = |f: &Finding| f.role == Role::Context && !matches!(f.kind, Kind::Report | Kind::Leak) && earlier(f);
-    if let Some(lead) = leads().find(|&lead| survived(&analysis.findings[lead])) {
+    // What ended an earlier attempt is named already.
+    let ended = |lead: usize| analysis.story.attempts.iter().any(|attempt| attempt.root == Some(lead));
+    if let Some(lead) = leads().find(|&lead| survived(&analysis.findings[lead]) && !ended(lead)) {
         out.push(format!("{} ({})", diagnostic_message(analysis, lead), place(part, analysis.findings[lead].span.line)));
     }
     out

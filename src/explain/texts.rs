@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use crate::log::units;
+
 /// Languages with a table of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
@@ -38,7 +40,7 @@ pub fn has(language: Language, key: &str) -> bool {
 pub fn fill(language: Language, key: &str, values: &[(&str, String)]) -> String {
     let mut out = text(language, key).to_owned();
     for (name, value) in values {
-        out = out.replace(&format!("{{{name}}}"), value);
+        out = units::fill_in(&out, name, value);
     }
     out
 }

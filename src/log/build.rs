@@ -206,7 +206,7 @@ fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(Stri
     let fill = |template: &str| -> Option<String> {
         let mut out = template.to_owned();
         for name in page::placeholders(template) {
-            out = out.replace(&format!("{{{name}}}"), &value(name)?);
+            out = units::fill_in(&out, name, &value(name)?);
         }
         Some(out)
     };

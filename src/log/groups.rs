@@ -41,7 +41,9 @@ pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -
     let mut out = Vec::with_capacity(groups.size_hint().0);
     for (nth, group) in groups.enumerate() {
         let lead = &findings[group.lead];
-        let loud = (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
+        // Nothing goes on behind the end of a job but its grace time; a new start is an attempt of its own.
+        let ended = lead.kind == Kind::Launch && lead.text("cancelled_at").is_some();
+        let loud = !ended && (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
         let split = if loud { split_where_it_went_on(&group, findings, starts, steps) } else { vec![group] };
         out.extend(split);
     }

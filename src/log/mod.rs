@@ -13,6 +13,7 @@ mod groups;
 pub mod memory;
 mod outcome;
 pub mod progress;
+pub mod ranks;
 pub mod record;
 mod related;
 mod root;

@@ -5,12 +5,16 @@
 //! follow is context, not a cause. Lines of several ranks are interleaved and may be printed late, so a cause can stand
 //! below its consequences; the class of an event (`precedence`) outranks its place.
 
+use std::sync::Arc;
+
 use super::aftermath::{last_step, onset};
 use super::attempts::{self, Attempt};
+use super::collectives::{self, Collective, Evidence};
 use super::divergence::Divergence;
 use super::finding::{Finding, Number, Span};
 use super::groups::{self, is_non_finite};
 use super::progress::Steps;
+use super::ranks::{self, Ranks};
 use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
@@ -37,12 +41,23 @@ pub struct Story {
     pub memory: Option<memory::Trend>,
     /// The root cause of the run, when it stands in another file.
     pub elsewhere: Option<Elsewhere>,
+    /// The ranks of the run, as far as this file tells.
+    pub ranks: Ranks,
+    /// The collective that most ranks of this file waited in.
+    pub collective: Option<Collective>,
+    /// The same over all files of the run, where they were compared.
+    pub of_run: Option<Arc<Collective>>,
 }
 
 impl Story {
     /// The group that holds this finding.
     pub fn group_of(&self, finding: usize) -> Option<&Group> {
         self.groups.get(*self.group_index.get(finding)?)
+    }
+
+    /// The collective that most ranks waited in: of the whole run where its files were compared, else of this file.
+    pub fn waited_in(&self) -> Option<&Collective> {
+        self.of_run.as_deref().or(self.collective.as_ref())
     }
 
     /// Is the root cause known, here or in another file of the run?
@@ -117,7 +132,21 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     story.onset = onset(&mut findings, &story, steps);
     story.memory = memory_before(&findings, &story, steps);
     assign_roles(&mut findings, &story);
+    story.ranks = ranks_of(&findings, &story, lines);
+    story.collective = collectives::judge([&Evidence::of(&findings, None, &story.ranks)]);
+    if let Some(collective) = &story.collective {
+        collectives::mark(&mut findings, collective);
+    }
     Analysis { findings, story }
+}
+
+/// The ranks of the run, read where something went wrong.
+fn ranks_of(findings: &[Finding], story: &Story, lines: &dyn Lines) -> Ranks {
+    let mut loud = findings.iter().filter(|finding| finding.severity != Severity::Info && finding.kind != Kind::Report);
+    let Some(first) = loud.next() else { return Ranks::default() };
+    let last = loud.next_back().unwrap_or(first);
+    let attempt = story.attempts.last().map_or(0, |attempt| attempt.first_line);
+    ranks::read(lines, Some((first.span.line, last.span.line)), attempt)
 }
 
 fn memory_before(findings: &[Finding], story: &Story, steps: &Steps<'_>) -> Option<memory::Trend> {

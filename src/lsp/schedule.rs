@@ -51,9 +51,9 @@ fn read(state: &State, job: &mut Job) -> Option<Reading> {
     if !state.is_current(job) {
         return None;
     }
-    let root = state.among_its_run(job, &mut analysis);
+    let others = state.among_its_run(job, &mut analysis);
     let (shown, diagnostics) = match (&analysis, &config) {
-        (Some(analysis), _) => diagnostics::build(job, analysis, root.as_ref()),
+        (Some(analysis), _) => diagnostics::build(job, analysis, &others),
         (None, Some(config)) => (Vec::new(), config::marks(config, job)),
         (None, None) => Default::default(),
     };

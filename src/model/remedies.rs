@@ -299,7 +299,7 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
     if many > 1 {
         list.push(change(
             Kind::Batch,
-            format!("{} sequences at a time", many / 2),
+            if many < 4 { "1 sequence at a time".to_owned() } else { format!("{} sequences at a time", many / 2) },
             format!("--batch {0} --concurrency {0}", many / 2),
             "half the throughput",
             move |setup| {

@@ -1,7 +1,7 @@
 //! How a run shares its states over GPUs, and in which dtypes it holds them.
 
 use super::run::Run;
-use crate::log::settings::{RunSettings, Setting, Told};
+use crate::log::settings::{At, RunSettings, Setting, Told};
 use crate::model::config::Section;
 use crate::model::deepspeed::{DeepSpeed, read as read_deepspeed};
 use crate::model::json;
@@ -16,7 +16,7 @@ fn deepspeed(settings: &RunSettings) -> Option<Told<DeepSpeed>> {
 
 /// GPUs by a step's sequences: all of them over those of one GPU and its accumulated steps.
 fn gpus_by_batch(settings: &RunSettings) -> Option<Told<u64>> {
-    let by = |all: u64, one: u64, line: usize| (one > 0 && all >= one && all.is_multiple_of(one)).then(|| Told { value: all / one, line });
+    let by = |all: u64, one: u64, line: At| (one > 0 && all >= one && all.is_multiple_of(one)).then(|| Told { value: all / one, line });
     if let Some(all) = settings.number(Setting::TotalBatch) {
         let one = settings.number(Setting::Accumulation)?.value.checked_mul(settings.number(Setting::Batch)?.value)?;
         return by(all.value, one, all.line);

@@ -4,6 +4,7 @@ use super::{Copies, Expected, Fits, Origin, Part, Run, STATES, Whole};
 use crate::explain::markdown::{code, escape};
 use crate::explain::texts::{Language, fill, text};
 use crate::gpu;
+use crate::log::settings::At;
 use crate::log::units::{binary, grouped};
 use crate::model::training::Task;
 
@@ -211,7 +212,7 @@ fn sources(expected: &Expected, language: Language) -> Vec<String> {
     let mut out = vec![origin(expected, &|name| code(name), language)];
     let fact = |fact: &super::Fact| {
         let what = fill(language, &format!("expected.fact.{}", fact.name), &[("value", fact.value.clone())]);
-        fill(language, "expected.fact", &[("what", what), ("line", (fact.line + 1).to_string())])
+        fill(language, "expected.fact", &[("what", what), ("place", place(expected, fact.line, &|name| code(name), language))])
     };
     let read: Vec<String> = expected.run.read.iter().map(fact).collect();
     if !read.is_empty() {
@@ -221,12 +222,21 @@ fn sources(expected: &Expected, language: Language) -> Vec<String> {
     out
 }
 
+/// `line 20`, or `line 20 of rank_0.log`; the name of a file passes through `name`.
+fn place(expected: &Expected, at: At, name: &dyn Fn(&str) -> String, language: Language) -> String {
+    let line = ("line", (at.line + 1).to_string());
+    match at.file.and_then(|file| expected.files.get(usize::from(file))) {
+        Some(file) => fill(language, "expected.line-of", &[line, ("file", name(file))]),
+        None => fill(language, "post.line", &[line]),
+    }
+}
+
 /// Where the model was read; a name of a file passes through `name`.
 fn origin(expected: &Expected, name: &dyn Fn(&str) -> String, language: Language) -> String {
     let about = if expected.exact { "" } else { "about " };
     let (key, place) = match &expected.origin {
-        Origin::Printed(line) => ("expected.from.printed", (line + 1).to_string()),
-        Origin::Arguments(line) => ("expected.from.arguments", (line + 1).to_string()),
+        Origin::Printed(at) => ("expected.from.printed", place(expected, *at, name, language)),
+        Origin::Arguments(at) => ("expected.from.arguments", place(expected, *at, name, language)),
         Origin::Beside(file) => ("expected.from.beside", name(file)),
         Origin::Named => ("expected.from.named", String::new()),
     };

@@ -245,9 +245,9 @@ impl Page {
     }
 }
 
-/// Names in braces in a template.
+/// Names in braces in a template, also those that choose a word: `{count:line|lines}`.
 pub fn placeholders(template: &str) -> impl Iterator<Item = &str> {
-    template.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+    template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name.split(':').next().unwrap_or(name))
 }
 
 /// The text under a heading of a body, without the heading; empty when there is none.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::{Kin, Said};
 use crate::explain::config::LANGUAGE;
 use crate::explain::config::marks::Mark;
-use crate::explain::texts::{fill, text};
+use crate::explain::texts::fill;
 use crate::log::units::grouped;
 use crate::log::vocabulary::Severity;
 use crate::model::beside::{LogEntry, divergence, first_non_finite, trainer_history};
@@ -40,11 +40,7 @@ pub(super) fn say(kin: &Kin) -> Said {
         let before = before.map_or_else(String::new, |(step, loss)| {
             fill(LANGUAGE, "kin.trainer.before", &[("step", grouped(step)), ("loss", loss.to_string())])
         });
-        let many = match many {
-            1 => text(LANGUAGE, "kin.trainer.one").to_owned(),
-            many => fill(LANGUAGE, "kin.trainer.many", &[("count", grouped(many as u64))]),
-        };
-        let values = [("step", step(entry)), ("many", many), ("before", before)];
+        let values = [("step", step(entry)), ("many", grouped(many as u64)), ("before", before)];
         said.marks.push(mark(kin, entry, "trainer-non-finite", Severity::Error, &values, |value| !value.is_finite()));
     }
     said
