@@ -34,6 +34,8 @@ pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -
     for (nth, group) in groups.into_iter().enumerate() {
         let lead = &findings[group.lead];
         let loud = (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
+        // Steps that follow are no sign that memory has stopped to grow: the series says how far it went.
+        let loud = loud && !(lead.kind == Kind::Leak && matches!(lead.cause, Cause::MemoryGrowth | Cause::Fragmentation));
         let split = if loud { split_where_it_went_on(&group, findings, starts, steps) } else { vec![group] };
         out.extend(split);
     }
