@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
 
 use trainwreck::log::rules::Rules;
-use trainwreck::log::vocabulary::{Cause, Kind};
+use trainwreck::log::vocabulary::{Cause, Kind, Role, Severity};
 use trainwreck::log::{Finding, analyze};
 
 /// A generator of numbers in 0..1, the same on every machine.
@@ -209,4 +209,116 @@ fn a_leak_of_every_trainer_is_named() {
             assert_eq!(lines, count as f64, "{trainer}");
         }
     }
+}
+
+const OOM: &str = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 2 has a total capacity of 79.15 GiB of which 1.12 GiB is free. Including non-PyTorch memory, this process has 78.02 GiB memory in use. Of the allocated memory 74.91 GiB is allocated by PyTorch, and 1.21 GiB is reserved by PyTorch but unallocated.\n";
+
+fn number(finding: &Finding, name: &str) -> f64 {
+    finding.number(name).unwrap_or_else(|| panic!("{name}: {finding:?}")).value.as_f64()
+}
+
+#[test]
+fn the_end_is_named_where_the_log_knows_the_card() {
+    let leak =
+        |tail: &str| -> String { (0..20).map(|i| format!("step {} loss 2.1 mem {:.1}{tail}\n", 100 + 10 * i, 20.0 + i as f64)).collect() };
+    // 20 GiB at step 100, a tenth more each step: 80 GiB at step 700.
+    let beside = told(&leak("/80.0GiB"));
+    assert_eq!((number(&beside[0], "limit_step"), number(&beside[0], "steps_left")), (700.0, 410.0), "{beside:?}");
+    let share: String = (0..20)
+        .map(|i| format!("step: {}  loss:  2.1  memory: {:.2}GiB({:.2}%)\n", 100 + 10 * i, 20.0 + i as f64, (20.0 + i as f64) / 0.8))
+        .collect();
+    assert_eq!(number(&told(&share)[0], "limit_step"), 700.0);
+    let table = "timestamp, index, memory.used [MiB], memory.total [MiB]\n2026/11/29 10:00:00.000, 0, 9000 MiB, 81920 MiB\n";
+    let smi = "|   0  NVIDIA A100-SXM4-80GB          On  | 00000000:07:00.0 Off |                    0 |\n| N/A   31C    P0              62W / 400W |  20480MiB / 81920MiB |     99%      Default |\n";
+    assert_eq!(number(&told(&format!("{smi}{}", leak("GiB")))[0], "limit_step"), 700.0);
+    let unknown = told(&format!("{table}{}", leak("GiB")));
+    assert!(unknown[0].number("limit_step").is_none() && unknown[0].message.contains("does not say how large"), "{unknown:?}");
+    // What is free says by itself when nothing is left.
+    let free: String = (0..20)
+        .map(|i| format!("epoch 001: {0} / 9000 loss=2.1, num_updates={0}, gb_free={1:.1}\n", 100 + 10 * i, 60.0 - i as f64))
+        .collect();
+    assert_eq!(number(&told(&free)[0], "limit_step"), 700.0);
+}
+
+#[test]
+fn the_rank_that_leaks_is_named() {
+    let text: String = (0..160)
+        .map(|i| {
+            format!("[rank{0}]: step {1} loss 2.1 mem {2:.2}GB\n", i % 4, i / 4, if i % 4 == 2 { 20.0 + i as f64 / 8.0 } else { 20.0 })
+        })
+        .collect();
+    let found = told(&text);
+    assert_eq!(found.iter().map(|finding| finding.rank).collect::<Vec<_>>(), [Some(2)], "{found:?}");
+    // Ranks that do not say who they are take turns within a step.
+    let text: String = (0..160).map(|i| format!("step {} loss 2.1 mem {:.2}GB\n", i / 4, 20.0 + 3.0 * (i % 4) as f64)).collect();
+    assert!(told(&text).is_empty());
+}
+
+#[test]
+fn a_restart_begins_a_new_series() {
+    let run = |from: usize| -> String { (0..12).map(|i| format!("step {} loss 2.1 mem {}.5GB\n", from + 10 * i, 40 + i)).collect() };
+    let level: String = (0..40).map(|i| format!("step {} loss 2.1 mem 40.5GB\n", 200 + 10 * i)).collect();
+    let text = format!("{}{OOM}Resuming from checkpoint /home/user/ckpt-200\n{level}", run(100));
+    let analysis = analyze(&text, &Rules::builtin());
+    let leak = analysis.findings.iter().find(|finding| finding.kind == Kind::Leak).expect("the first attempt leaks");
+    assert_eq!((leak.role, leak.severity), (Role::Context, Severity::Info), "the run was started again");
+    let text = format!("{}{OOM}Resuming from checkpoint /home/user/ckpt-200\n{}{OOM}", run(100), run(200));
+    let analysis = analyze(&text, &Rules::builtin());
+    let leaks: Vec<_> = analysis.findings.iter().filter(|finding| finding.kind == Kind::Leak).collect();
+    assert_eq!(
+        leaks.iter().map(|leak| (number(leak, "first_step"), leak.role)).collect::<Vec<_>>(),
+        [(120.0, Role::Context), (220.0, Role::Context)]
+    );
+    assert!(analysis.story.memory.is_some());
+    assert_eq!(&*analysis.findings[analysis.story.root.unwrap()].rule, "cuda-oom");
+}
+
+#[test]
+fn a_peak_that_rises_over_level_tensors_is_no_leak() {
+    let text: String =
+        (0..60).map(|i| format!("step {i} loss 2.1 mem_allocated=20.10GB max_mem_allocated={:.2}GB\n", 30.0 + i as f64 / 4.0)).collect();
+    assert!(told(&text).is_empty());
+    let text = text.replace("max_mem_allocated", "mem_reserved");
+    assert_eq!(told(&text).iter().map(|finding| finding.cause).collect::<Vec<_>>(), [Cause::Fragmentation]);
+}
+
+#[test]
+fn growth_by_rare_steps_is_a_leak() {
+    // 180 MiB kept by each evaluation, every 100 steps: the field's example.
+    let text: String = (0..400).map(|i| format!("step {} loss 2.1 mem {}MB\n", 10 * i, 20000 + 180 * (i / 10))).collect();
+    let found = told(&text);
+    assert_eq!(found.len(), 1);
+    assert!((number(&found[0], "growth") / 1048576.0 - 1.8).abs() < 0.05, "{found:?}");
+}
+
+#[test]
+fn a_long_log_is_judged_by_a_part_of_it() {
+    let line = |i: usize, mib: usize| format!("some words of a library\n[rank{}]: step {} loss 2.1 mem {mib}MB\n", i % 8, i / 8);
+    let leak: String = (0..30_000).map(|i| line(i, 20_000 + i / 8)).collect();
+    let found = told(&leak);
+    assert_eq!(found.len(), 8, "{found:?}");
+    assert!((number(&found[0], "growth") / 1048576.0 - 1.0).abs() < 0.01, "{found:?}");
+    let level: String = (0..30_000).map(|i| line(i, 20_000 + i % 1000)).collect();
+    assert!(told(&level).is_empty());
+}
+
+#[test]
+fn what_grows_by_design_is_silent() {
+    let sorted: String =
+        (0..60).map(|i| format!("step {i} loss 2.1 max_length={} mem {:.1}GB\n", 100 + 10 * i, 20.0 + i as f64 / 2.0)).collect();
+    assert!(told(&sorted).is_empty());
+    let grpo: String = (0..60)
+        .map(|i| {
+            format!(
+                "{{'loss': 0.01, 'reward': 0.4, 'completions/mean_length': {}.5, 'memory/max_allocated (GiB)': {:.1}, 'epoch': 0.01}}\n",
+                200 + 10 * i,
+                20.0 + i as f64 / 2.0
+            )
+        })
+        .collect();
+    assert!(told(&grpo).is_empty());
+    let loading: String = (0..60).map(|i| format!("Loading layer {i}/60, step {i}, gpu mem {:.1}GB\n", 1.0 + i as f64 / 2.0)).collect();
+    assert!(told(&loading).is_empty());
+    let cache: String = (0..60).map(|i| format!("decode step {i}: mem {:.1}GB\n", 20.0 + i as f64 / 2.0)).collect();
+    assert!(told(&cache).is_empty());
 }

@@ -126,11 +126,11 @@ fn memory_before(findings: &[Finding], story: &Story, steps: &Steps<'_>) -> Opti
     memory::trend(first, findings[root].span.line, findings[root].rank, steps.lines)
 }
 
-/// A memory squeeze that an engine survived above the root cause, or memory that grew towards it, is neither its cause nor
-/// its consequence.
+/// A memory squeeze that an engine survived above the root cause is neither its cause nor its consequence; growth of memory
+/// never is a consequence.
 fn is_prelude(index: usize, finding: &Finding, story: &Story) -> bool {
-    let squeezed = finding.kind == Kind::Oom && finding.confidence == Confidence::Low;
-    (squeezed || finding.kind == Kind::Leak) && story.root.is_some_and(|root| index < root)
+    let squeezed = finding.kind == Kind::Oom && finding.confidence == Confidence::Low && story.root.is_some_and(|root| index < root);
+    squeezed || finding.kind == Kind::Leak
 }
 
 fn assign_roles(findings: &mut [Finding], story: &Story) {

@@ -8,12 +8,15 @@
 use super::reading::Statistic;
 use super::series::{Sample, Series};
 
-/// Samples behind the warm-up: of memory in use that climbs by like steps, and otherwise ...
-const LEAST_SAMPLES: (usize, usize) = (6, 8);
+/// Samples behind the warm-up that say enough by themselves.
+const LEAST_SAMPLES: usize = 14;
+/// Fewer do where each step rises and the late ones rise as fast as the early ones: (samples, largest step at most so many
+/// times the smallest). Of memory in use ...
+const FEWEST: [(usize, f64); 3] = [(6, 2.0), (8, 3.0), (10, f64::INFINITY)];
 /// ... and of a peak or a reserve.
-const LEAST_OF_PEAK: (usize, usize) = (8, 14);
-/// Steps are alike up to this ratio of the largest to the smallest.
-const LIKE_STEPS: f64 = 2.0;
+const FEWEST_OF_PEAK: [(usize, f64); 1] = [(8, 3.0)];
+/// The late half of a short series rises at least so fast, as a share of the early half.
+const LATE_PACE: f64 = 0.8;
 /// Steps that samples of a peak or a reserve span, where they count steps.
 const LEAST_STEPS_OF_PEAK: u64 = 20;
 /// Samples at the beginning that are warm-up, at least, and as a part of the series.
@@ -61,10 +64,9 @@ pub(super) fn judge(series: &Series) -> Option<Growth> {
     // What is left falls where what is used rises.
     let sign = if series.key.statistic == Statistic::Free { -1.0 } else { 1.0 };
     let values: Vec<f64> = samples.iter().map(|sample| sign * sample.bytes).collect();
-    let least = if is_peak { LEAST_OF_PEAK } else { LEAST_SAMPLES };
-    if samples.len() < if is_even(&values) { least.0 } else { least.1 }
-        || (is_peak && series.counts_steps() && has_steps && span < LEAST_STEPS_OF_PEAK as f64)
-    {
+    let fewest: &[(usize, f64)] = if is_peak { &FEWEST_OF_PEAK } else { &FEWEST };
+    let is_short_of_steps = is_peak && series.counts_steps() && has_steps && span < LEAST_STEPS_OF_PEAK as f64;
+    if is_short_of_steps || (samples.len() < LEAST_SAMPLES && !climbs_evenly(&values, fewest)) {
         return None;
     }
     let share = if is_peak { RISE_SHARE.1 } else { RISE_SHARE.0 };
@@ -130,11 +132,14 @@ fn climbs(values: &[f64], parts: usize, least_rise: f64) -> bool {
         && steps.iter().all(|step| *step <= MOST_JUMP * usual)
 }
 
-/// Does a series rise by like steps?
-fn is_even(values: &[f64]) -> bool {
-    let steps = values.windows(2).map(|pair| pair[1] - pair[0]);
-    let (least, most) = steps.fold((f64::INFINITY, 0.0), |(least, most), step| (f64::min(least, step), f64::max(most, step)));
-    least > 0.0 && most <= LIKE_STEPS * least
+/// Does a short series rise so evenly that it says enough?
+fn climbs_evenly(values: &[f64], fewest: &[(usize, f64)]) -> bool {
+    let steps: Vec<f64> = values.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (least, most) = steps.iter().fold((f64::INFINITY, 0.0), |(least, most), &step| (f64::min(least, step), f64::max(most, step)));
+    let (early, late) = (&steps[..steps.len() / 2], &steps[steps.len().div_ceil(2)..]);
+    least > 0.0
+        && late.iter().sum::<f64>() >= LATE_PACE * early.iter().sum::<f64>()
+        && fewest.iter().any(|&(count, ratio)| values.len() >= count && most <= ratio * least)
 }
 
 /// Does what a step works on grow as well (length, batch, resolution)? Then memory must.
