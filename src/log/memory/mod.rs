@@ -6,6 +6,7 @@
 //! only where that rises a denser one. The pages that name a series in their front matter say what is made of it.
 
 mod growth;
+mod imbalance;
 mod pages;
 pub(super) mod reading;
 mod series;

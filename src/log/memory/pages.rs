@@ -1,6 +1,7 @@
 //! Series of step lines to findings, by the pages that name a series.
 
 use super::growth::{self, Growth};
+use super::imbalance::{self, Imbalance};
 use super::reading::Statistic;
 use super::series::{self, Sample, Series};
 use crate::log::blocks::row;
@@ -14,11 +15,12 @@ use crate::log::vocabulary::{Cause, Kind};
 use crate::text::Lines;
 
 /// The series that pages may name: memory of the device or of the host that only grows; a reserve that climbs over level
-/// tensors.
-pub const SERIES: &[&str] = &[GROWTH, HOST_GROWTH, FRAGMENTATION];
+/// tensors; one rank far above the others.
+pub const SERIES: &[&str] = &[GROWTH, HOST_GROWTH, FRAGMENTATION, IMBALANCE];
 const GROWTH: &str = "step-growth";
 const HOST_GROWTH: &str = "step-host-growth";
 const FRAGMENTATION: &str = "step-fragmentation";
+const IMBALANCE: &str = "step-imbalance";
 
 /// Placeholders that series give to message templates.
 pub const SERIES_PLACEHOLDERS: &[&str] = &[
@@ -37,6 +39,9 @@ pub const SERIES_PLACEHOLDERS: &[&str] = &[
     "reserved_rise",
     "allocated",
     "samples",
+    "rank",
+    "ranks",
+    "others",
 ];
 
 /// Lines of the thin sample, over all attempts ...
@@ -58,10 +63,8 @@ pub(in crate::log) fn findings(known: &[Finding], starts: &[usize], lines: &dyn 
     for (nth, &first) in firsts.iter().enumerate().skip(skipped) {
         let until = firsts.get(nth + 1).copied().unwrap_or_else(|| lines.count());
         let thin = series::collect(first, until, THIN_LINES / attempts, lines);
-        if !thin.is_empty() && !thin.iter().any(growth::may_grow) {
-            continue;
-        }
-        let all = series::collect(first, until, MOST_LINES / attempts, lines);
+        let may_grow = thin.is_empty() || thin.iter().any(growth::may_grow);
+        let all = if may_grow { series::collect(first, until, MOST_LINES / attempts, lines) } else { Vec::new() };
         let mut told: Vec<&Series> = Vec::new();
         for one in &all {
             // Names of one thing in one line: `max_active` and `max_allocated`.
@@ -72,6 +75,10 @@ pub(in crate::log) fn findings(known: &[Finding], starts: &[usize], lines: &dyn 
                 told.push(one);
                 out.push(found);
             }
+        }
+        // A rank that leaks is above the others for that.
+        if let Some(found) = imbalance::find(&thin).filter(|found| told.iter().all(|one| one.key.rank != found.fullest.key.rank)) {
+            out.extend(finding(&uneven(&found, lines), found.fullest, &pages, lines));
         }
     }
     out.retain(|finding| !is_known(finding, known));
@@ -178,6 +185,15 @@ fn fragmentation(reserved: &Series, live: &Series, lines: &dyn Lines) -> Option<
     Some(Told { series: FRAGMENTATION, at: *first.1, cause: Cause::Fragmentation, numbers, texts })
 }
 
+fn uneven(found: &Imbalance<'_>, lines: &dyn Lines) -> Told {
+    let mut numbers = vec![series::number("used", &found.at, lines), row::bytes("others", found.others as u64)];
+    numbers.push(row::count("ranks", found.ranks as u64));
+    numbers.extend(found.fullest.key.rank.map(|rank| row::count("rank", u64::from(rank))));
+    numbers.extend(found.at.total.map(|total| row::bytes("total", total as u64)));
+    let texts = vec![("field".to_owned(), found.fullest.key.name.clone())];
+    Told { series: IMBALANCE, at: found.at, cause: Cause::Imbalance, numbers, texts }
+}
+
 fn each(counts: Option<Counter>) -> &'static str {
     match counts {
         Some(Counter::Step) => "step",
@@ -234,5 +250,5 @@ fn finding(told: &Told, series: &Series, pages: &[&Page], lines: &dyn Lines) -> 
 /// Does another page tell the same of the same lines?
 fn is_known(finding: &Finding, known: &[Finding]) -> bool {
     let same = |other: &Finding| other.kind == Kind::Leak && other.cause == finding.cause && other.rank == finding.rank;
-    known.iter().any(|other| same(other))
+    known.iter().any(same)
 }

@@ -55,6 +55,11 @@ impl Key {
     pub fn is_beside(&self, other: &Key) -> bool {
         self.rank == other.rank && self.words == other.words
     }
+
+    /// Are both of lines of one kind, whoever wrote them?
+    pub fn has_words_of(&self, other: &Key) -> bool {
+        self.words == other.words
+    }
 }
 
 /// Samples of one key in line order; of lines of one step the largest (or the least that is free).
