@@ -152,6 +152,7 @@ pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
             "attempts": attempts,
             "memory": story.memory.map(|m| json!({
                 "only_reserved": m.only_reserved,
+                "of_free": m.of_free,
                 "first_line": m.first_line + 1,
                 "last_line": m.last_line + 1,
                 "first": m.first,

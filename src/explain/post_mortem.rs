@@ -10,7 +10,7 @@ use super::{diagnostic_message, headline, markdown, ranges};
 use crate::log::progress;
 use crate::log::record;
 use crate::log::rules::Rules;
-use crate::log::vocabulary::{Kind, Outcome, Role, Severity};
+use crate::log::vocabulary::{Cause, Kind, Outcome, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::{Lines, clean, floor_border};
 
@@ -218,7 +218,9 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
     let analysis = part.analysis;
     let line = analysis.findings[root].span.line;
     let mut out: Vec<String> = super::attempts::of_root(analysis, root, language).into_iter().collect();
-    if let Some((loss, step, at)) = part.lines.and_then(|lines| last_finite_loss(lines, line)) {
+    // Of memory that grows the loss says nothing.
+    let lines = part.lines.filter(|_| analysis.findings[root].kind != Kind::Leak);
+    if let Some((loss, step, at)) = lines.and_then(|lines| last_finite_loss(lines, line)) {
         let values =
             [("loss", loss.to_string()), ("step", step.map_or_else(String::new, |step| step.to_string())), ("place", place(part, at))];
         out.push(fill(language, if step.is_some() { "post.loss" } else { "post.loss-only" }, &values));
@@ -237,7 +239,9 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
     }
     let earlier = |f: &Finding| f.span.line < line && f.severity != Severity::Error;
     let leads = || analysis.story.groups.iter().map(|group| group.lead).filter(|&lead| lead != root);
-    if let Some(lead) = leads().find(|&lead| analysis.findings[lead].kind == Kind::Leak) {
+    // The growth up to the root cause is told already.
+    let is_told = |f: &Finding| analysis.story.memory.is_some() && matches!(f.cause, Cause::MemoryGrowth | Cause::Fragmentation);
+    if let Some(lead) = leads().find(|&lead| analysis.findings[lead].kind == Kind::Leak && !is_told(&analysis.findings[lead])) {
         out.push(format!("{} ({})", analysis.findings[lead].message, place(part, analysis.findings[lead].span.line)));
     }
     let survived = |f: &Finding| f.role == Role::Context && !matches!(f.kind, Kind::Report | Kind::Leak) && earlier(f);

@@ -83,7 +83,11 @@ pub(super) fn named(ranks: &[u32], begins: bool, language: Language) -> String {
 
 /// How memory grew before it ran out: without a stop, so that it can stand in a row. `place` names a line.
 pub(super) fn growth_sentence(trend: &Trend, place: &dyn Fn(usize) -> String, language: Language) -> String {
-    let key = if trend.only_reserved { "story.growth-reserved" } else { "story.growth" };
+    let key = match trend {
+        Trend { only_reserved: true, .. } => "story.growth-reserved",
+        Trend { of_free: true, .. } => "story.growth-free",
+        _ => "story.growth",
+    };
     let rate = trend.a_step.map(|bytes| fill(language, "story.growth-rate", &[("growth", units::binary(bytes))]));
     let values = [
         ("first", units::binary(trend.first)),

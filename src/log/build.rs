@@ -196,7 +196,7 @@ fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
 }
 
 /// The first template whose placeholders are all present, filled in; the page's title when there is none.
-fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
+pub(super) fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
     let value = |name: &str| -> Option<String> {
         if let Some(number) = numbers.iter().find(|n| n.name == name) {
             return Some(number.shown());

@@ -44,6 +44,8 @@ pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -
         // Nothing goes on behind the end of a job but its grace time; a new start is an attempt of its own.
         let ended = lead.kind == Kind::Launch && lead.text("cancelled_at").is_some();
         let loud = !ended && (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
+        // Steps that follow are no sign that memory has stopped to grow: the series says how far it went.
+        let loud = loud && !(lead.kind == Kind::Leak && matches!(lead.cause, Cause::MemoryGrowth | Cause::Fragmentation));
         let split = if loud { split_where_it_went_on(&group, findings, starts, steps) } else { vec![group] };
         out.extend(split);
     }

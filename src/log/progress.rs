@@ -46,8 +46,17 @@ const OTHER_WORK: [&str; 12] = [
     "shards",
 ];
 
+/// What the number of a step line counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Steps, iterations or batches.
+    Step,
+    /// Epochs.
+    Epoch,
+}
+
 struct Dialects {
-    step: Vec<Regex>,
+    step: Vec<(Counter, Regex)>,
     epoch: Regex,
     /// A line that begins an epoch and may say nothing else: `Epoch 3/10`.
     heading: Regex,
@@ -61,25 +70,28 @@ struct Dialects {
 const EPOCH: &str = r"(?i)\bepoch['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+)(?:[^\w.]|\.\D|\.?$)";
 
 static DIALECTS: LazyLock<Option<Dialects>> = LazyLock::new(|| {
+    use Counter::{Epoch, Step};
     let step = [
-        r"(?i)\b(?:global_?step|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)",
+        (Step, r"(?i)\b(?:global_?step(?:/max_steps)?|num_updates|micro_?step)['\x22]?\s*[=: ]\s*['\x22]?(\d+)"),
         // A whole number, thousands may be grouped; `ms/batch 11.11` and `2s/step` are speeds.
-        r"(?i)(?:^|[^\w/])(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+(?:,\d{3})*)(?:[^\d.]|\.\D|\.?$)",
-        r"\[\d+\]\[(\d+)/(\d+)\]",
+        (Step, r"(?i)(?:^|[^\w/])(?:iteration|iter|step|batch)s?\b['\x22]?\s*[=:#\[ ]?\s*['\x22]?(\d+(?:,\d{3})*)(?:[^\d.]|\.\D|\.?$)"),
+        // Epoch and batch in brackets: mmengine, Swin, DETR; `Iter(train)` of mmengine counts over all epochs
+        (Step, r"\[\d+(?:/\d+)?\]\s*\[\s*(\d+)/\s*(\d+)\]"),
+        (Step, r"\bIter\(\w+\)\s*\[\s*(\d+)/\s*\d+\]"),
         // YOLO's table: epoch and memory come first, the bar behind them counts the batches of every epoch anew
-        r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s",
-        r"第\s*(\d+)\s*[步轮次]",
-        r"\[\s*(\d+)/(\d+) \(\s*\d+(?:\.\d+)?%\)\]",
-        r"\|\s*(\d+)/\s*(\d+) batches\b",
-        r"(\d+)/(\d+) \[[^\]]*(?:it/s|s/it|step)",
-        r"\b(\d+)/(\d+) \[[=>.━╸ ]",
-        r"\b(\d+)/(\d+) [━╸]",
-        EPOCH,
+        (Epoch, r"^\s*(\d+)/\d+\s+[\d.]+[GM]\s"),
+        (Step, r"第\s*(\d+)\s*[步轮次]"),
+        (Step, r"\[\s*(\d+)/(\d+) \(\s*\d+(?:\.\d+)?%\)\]"),
+        (Step, r"\|\s*(\d+)/\s*(\d+) batches\b"),
+        (Step, r"(\d+)/(\d+) \[[^\]]*(?:it/s|s/it|step)"),
+        (Step, r"\b(\d+)/(\d+) \[[=>.━╸ ]"),
+        (Step, r"\b(\d+)/(\d+) [━╸]"),
+        (Epoch, EPOCH),
         // darknet: ` 1201: 2.312345, 2.100000 avg loss, 0.001000 rate`
-        r"^\s*(\d+): [-+.\w]+, [-+.\w]+ avg\b",
+        (Step, r"^\s*(\d+): [-+.\w]+, [-+.\w]+ avg\b"),
     ];
     Some(Dialects {
-        step: step.iter().filter_map(|pattern| Regex::new(pattern).ok()).collect(),
+        step: step.into_iter().filter_map(|(counter, pattern)| Some((counter, Regex::new(pattern).ok()?))).collect(),
         epoch: Regex::new(EPOCH).ok()?,
         heading: Regex::new(r"(?i)^\W*(?:(?:train(?:ing)?|start(?:ing)?|begin(?:ning)?)\s+)?epoch\b").ok()?,
         average: Regex::new(r"^\s*\d+: [-+.\w]+, ([-+]?(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)) avg\b").ok()?,
@@ -101,9 +113,7 @@ pub fn read(text: &str) -> Option<Progress> {
         return None;
     }
     let dialects = DIALECTS.as_ref()?;
-    let group = |regex: &Regex, nth: usize| regex.captures(text).and_then(|c| c.get(nth)).map(|m| m.as_str().to_ascii_lowercase());
-    let number = |regex: &Regex| group(regex, 1);
-    let whole = |text: String| text.replace(',', "").parse().ok();
+    let number = |regex: &Regex| regex.captures(text).and_then(|c| c.get(1)).map(|m| m.as_str().to_ascii_lowercase());
     let real = |regex: &Regex| {
         number(regex).and_then(|text| match text.trim_start_matches(['-', '+']) {
             "nan" => Some(f64::NAN),
@@ -112,16 +122,37 @@ pub fn read(text: &str) -> Option<Progress> {
         })
     };
     let loss = real(&dialects.loss).or_else(|| real(&dialects.average));
-    let counter = dialects.step.iter().find_map(|regex| Some((whole(number(regex)?)?, group(regex, 2).and_then(whole))));
-    let (step, total) = (counter.map(|counter| counter.0), counter.and_then(|counter| counter.1));
-    let epoch = number(&dialects.epoch).and_then(whole);
+    let counted = dialects.counter(text);
+    let (step, total) = (counted.map(|counted| counted.0), counted.and_then(|counted| counted.1));
+    let epoch = number(&dialects.epoch).and_then(|text| text.parse().ok());
     // DeepSpeed's own step line carries no loss: `[Rank 0] step=120, skipped=6`.
-    let other = || OTHER_WORK.iter().any(|word| text.contains(word));
-    let bar = (text.contains("it/s") || text.contains("s/it") || text.contains("skipped=")) && !other();
+    let bar = (text.contains("it/s") || text.contains("s/it") || text.contains("skipped=")) && !is_other_work(text);
     if loss.is_some() || (bar && step.is_some()) {
         return Some(Progress { step, total, epoch, loss, grad_norm: real(&dialects.grad_norm) });
     }
     (epoch.is_some() && dialects.heading.is_match(text)).then(|| Progress { epoch, ..Progress::default() })
+}
+
+/// The step, iteration, batch or epoch that a clean message names, and which of them it is.
+pub fn counter(text: &str) -> Option<(u64, Counter)> {
+    let (step, _, counter) = DIALECTS.as_ref()?.counter(&text[..floor_border(text, MOST_BYTES)])?;
+    Some((step, counter))
+}
+
+/// Does a line speak of work that is no training, though it counts its parts?
+pub fn is_other_work(text: &str) -> bool {
+    OTHER_WORK.iter().any(|word| text.contains(word))
+}
+
+impl Dialects {
+    /// The number, the number it counts up to where the line has it, and what is counted.
+    fn counter(&self, text: &str) -> Option<(u64, Option<u64>, Counter)> {
+        self.step.iter().find_map(|(counter, regex)| {
+            let found = regex.captures(text)?;
+            let whole = |nth: usize| found.get(nth)?.as_str().replace(',', "").parse().ok();
+            Some((whole(1)?, whole(2), *counter))
+        })
+    }
 }
 
 /// Does a text have the words without which no dialect reports anything? Most lines have not, and need no closer look.
@@ -208,6 +239,10 @@ mod tests {
             ("Train Epoch: 1 [1600/5000 (32%)] \tLoss: 0.0041 \tLocal Rank: 0", Some(1600), Some(0.0041)),
             ("| epoch   1 |   400/ 2983 batches | lr 30.00 | ms/batch 11.11 | loss  7.63 | ppl  2057.21", Some(400), Some(7.63)),
             (" 1201: 2.312345, 2.100000 avg, 0.001000 rate, 3.123456 seconds", Some(1201), Some(2.1)),
+            ("Epoch: [0]  [  20/1251]  eta: 0:12:34  lr: 0.000001  loss: 6.93 (6.95)  max mem: 10234", Some(20), Some(6.93)),
+            ("Train: [0/300][10/1251]\teta 0:12:34 lr 0.000001\tloss 6.9123 (6.93)\tmem 10234MB", Some(10), Some(6.9123)),
+            ("Iter(train) [  100/20000]  lr: 1.0e-03  memory: 9000  loss: 0.4100", Some(100), Some(0.41)),
+            ("{'loss': 1.23, 'memory(GiB)': 14.5, 'epoch': 0.01, 'global_step/max_steps': '5/93'}", Some(5), Some(1.23)),
             ("<epoch:  5, iter:  10,200, lr:1.992e-04> loss: 1.8082e-02", Some(10200), Some(0.018082)),
         ];
         for (line, step, loss) in cases {

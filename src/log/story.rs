@@ -110,14 +110,17 @@ pub struct Onset {
 pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     let mut findings = build::findings(matches, lines, rules);
     let mut story = Story::default();
+    let steps = &Steps::new(lines);
+    let starts = attempts::starts(&findings, steps);
+    let of_memory = memory::findings(&findings, &starts, lines, rules);
+    findings.extend(of_memory);
     if findings.is_empty() {
         return Analysis { findings, story };
     }
+    findings.sort_by_key(|finding| (finding.span.line, finding.span.start));
     serving::mark(&mut findings, lines);
     teardown::mark(&mut findings, lines);
-    let steps = &Steps::new(lines);
     story.last_step = last_step(steps);
-    let starts = attempts::starts(&findings, steps);
     story.attempts = attempts::of(&starts, lines.count());
     story.groups = groups::group(&findings, &starts, steps);
     story.group_index = vec![0; findings.len()];
@@ -153,12 +156,14 @@ fn memory_before(findings: &[Finding], story: &Story, steps: &Steps<'_>) -> Opti
     let root = story.root.filter(|&root| findings[root].kind == Kind::Oom)?;
     let attempt = story.group_of(root)?.attempt;
     let first = story.attempts.get(attempt).map_or(0, |attempt| attempt.first_line);
-    memory::trend(first, findings[root].span.line, steps)
+    memory::trend(first, findings[root].span.line, findings[root].rank, steps.lines)
 }
 
-/// A memory squeeze that an engine survived above the root cause is neither its cause nor its consequence.
+/// A memory squeeze that an engine survived above the root cause is neither its cause nor its consequence; growth of memory
+/// never is a consequence.
 fn is_prelude(index: usize, finding: &Finding, story: &Story) -> bool {
-    finding.kind == Kind::Oom && finding.confidence == Confidence::Low && story.root.is_some_and(|root| index < root)
+    let squeezed = finding.kind == Kind::Oom && finding.confidence == Confidence::Low && story.root.is_some_and(|root| index < root);
+    squeezed || finding.kind == Kind::Leak
 }
 
 fn assign_roles(findings: &mut [Finding], story: &Story) {

@@ -5,12 +5,13 @@
 
 mod bfc;
 mod csv;
+mod memory_jump;
 mod memory_lines;
 mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
 mod oom_tasks;
-mod row;
+pub(super) mod row;
 mod torchrun;
 mod traceback;
 
@@ -40,6 +41,7 @@ const READERS: &[(&str, Reader)] = &[
     ("memory-print", memory_lines::read_print),
     ("memory-peak", memory_lines::read_peak),
     ("memory-line-series", memory_lines::read_series),
+    ("memory-jump", memory_jump::read),
     ("oom-tasks", oom_tasks::read),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),

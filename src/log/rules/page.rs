@@ -58,10 +58,15 @@ pub struct Front {
     pub confidence: Confidence,
     /// Place in the ranking of causes, 1 to 11; lower is nearer to the cause.
     pub precedence: u8,
-    /// Literal strings that open the gate.
+    /// Literal strings that open the gate; none where the page names a series.
+    #[serde(default)]
     pub anchors: Vec<String>,
-    /// Regular expressions with named captures.
+    /// Regular expressions with named captures; none where the page names a series.
+    #[serde(default)]
     pub patterns: Vec<String>,
+    /// Name of the series over the step lines of a run that the page speaks of, in place of a message on a line.
+    #[serde(default)]
+    pub series: Option<String>,
     /// The line is passed over when one of these matches.
     #[serde(default)]
     pub unless: Vec<String>,
@@ -182,10 +187,16 @@ impl Page {
         if !front.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
             return Err((line_of("id"), "an id has lower-case letters, digits and dashes only".to_owned()));
         }
-        if front.anchors.is_empty() || front.anchors.iter().any(|anchor| anchor.trim().chars().count() < 2) {
+        if front.series.is_some() && !(front.anchors.is_empty() && front.patterns.is_empty()) {
+            return Err((line_of("series"), "a page of a series has neither anchors nor patterns".to_owned()));
+        }
+        let needs_patterns = front.series.is_none();
+        if (needs_patterns && front.anchors.is_empty()) || front.anchors.iter().any(|anchor| anchor.trim().chars().count() < 2) {
             return Err((line_of("anchors"), "a page needs anchors of at least two characters".to_owned()));
         }
-        if !(1..=MOST_PATTERNS).contains(&front.patterns.len()) || front.unless.len() > MOST_PATTERNS || front.anchors.len() > MOST_ANCHORS
+        if !(usize::from(needs_patterns)..=MOST_PATTERNS).contains(&front.patterns.len())
+            || front.unless.len() > MOST_PATTERNS
+            || front.anchors.len() > MOST_ANCHORS
         {
             let message = format!("a page has 1 to {MOST_PATTERNS} patterns, as many vetoes at most, and at most {MOST_ANCHORS} anchors");
             return Err((line_of("patterns"), message));
@@ -226,10 +237,14 @@ impl Page {
             let names: Vec<&str> = crate::log::blocks::names().collect();
             say(line_of("block"), format!("no block is called `{block}`; there are {}", names.join(", ")));
         }
+        if let Some(series) = self.front.series.as_deref().filter(|series| !crate::log::memory::SERIES.contains(series)) {
+            say(line_of("series"), format!("no series is called `{series}`; there are {}", crate::log::memory::SERIES.join(", ")));
+        }
         for template in &self.front.message {
             for name in placeholders(template) {
                 let known = self.front.patterns.iter().any(|p| p.contains(&format!("<{name}>")))
                     || crate::log::verdict::PLACEHOLDERS.contains(&name)
+                    || (self.front.series.is_some() && crate::log::memory::SERIES_PLACEHOLDERS.contains(&name))
                     || self.front.block.is_some();
                 if !known {
                     say(line_of("message"), format!("no pattern captures `{name}`"));
