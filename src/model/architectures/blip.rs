@@ -68,7 +68,7 @@ pub(super) fn query_transformer(stack: &mut Stack, c: Section<'_>, tower: u64) -
     let hidden = c.int("hidden_size", 768)?;
     let width = c.int("intermediate_size", 3072)?;
     let every = c.divisor("cross_attention_frequency", 2)?;
-    let seen = c.int("encoder_hidden_size", tower)?;
+    let seen = c.int("encoder_hidden_size", if c.is_empty() { tower } else { 1408 })?;
     let own = Attention::new(hidden, 1, 1, hidden).biases(true, true);
     stack.restart("qformer.encoder.layer.{i}", Part::Projector);
     stack.once("qformer", Block::new().layer_norm("layernorm", hidden));

@@ -2,7 +2,7 @@
 
 use super::{TextBuild, WholeBuild};
 use super::{
-    blip, bloom, cohere, convnets, deberta, decilm, deepseek, deepseek_v4, encoder, encoder_kin, encoder_more, gemma, gemma_next,
+    blip, bloom, cohere, convnets, deberta, decilm, deepseek, deepseek_v4, encoder, encoder_kin, encoder_more, forms, gemma, gemma_next,
     gemma_vision, glm, gpt, griffin, hunyuan, hybrid, idefics, image, kimi_vision, lfm2, llama, llama_vision, llama4, llava, mamba, mimo,
     mixtral, olmo, omni, page_encoders, phi, qwen, qwen_next, recent, recent_hybrid, seq2seq, seq2seq_more, sight_sound, speech, t5_kin,
     text_more, vit_more, vlm, vlm_more, zamba2,
@@ -325,6 +325,23 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("rwkv", recent_hybrid::rwkv),
     ("zamba", recent_hybrid::zamba),
     ("deepseek_v4", deepseek_v4::deepseek_v4),
+    ("beam", forms::beam),
+    ("flint", forms::flint),
+    ("granite_swa", forms::granite_swa),
+    ("granitemoe_swa", forms::granitemoe_swa),
+    ("kolibri1", forms::kolibri1),
+    ("mellum", forms::mellum),
+    ("minimax_m3_vl_text", forms::minimax_m3),
+    ("molmo2_text", forms::molmo2),
+    ("muse_glimmer_text", forms::muse_glimmer),
+    ("axk1", deepseek::axk1),
+    ("hy_v4", deepseek::hy_v4),
+    ("bailing_moe", recent_hybrid::bailing_moe),
+    ("bailing_moe_v2", recent_hybrid::bailing_moe),
+    ("bailing_hybrid", recent_hybrid::bailing_hybrid),
+    ("lara_mini", recent_hybrid::lara_mini),
+    ("lfm3", lfm2::lfm3),
+    ("zaya", recent_hybrid::zaya),
     ("nemotron-nas", decilm::decilm),
     ("deci", decilm::decilm),
 ];

@@ -21,6 +21,7 @@ mod encoder;
 mod encoder_kin;
 mod encoder_more;
 mod families;
+mod forms;
 mod gemma;
 mod gemma_next;
 mod gemma_vision;

@@ -161,7 +161,7 @@ pub fn asr3(source: &Source<'_>) -> Result<Parts> {
     };
     let sound = c.section("audio_config");
     let width = sound3(&mut stack, sound, [1024, 4096, 24])?;
-    let out = sound.int("output_dim", text.dimensions.hidden)?;
+    let out = sound.int("output_dim", 3584)?;
     projector(&mut stack, two_linears(width, width, out, true));
     if source.class.ends_with("Classification") {
         stack.inexact("the head of this class is not known");
