@@ -311,10 +311,11 @@ impl Form {
     fn hyper(&self, block: Block, width: u64) -> Block {
         let rows = mul(self.streams, 2);
         ["attn_hc", "ffn_hc"].iter().fold(block, |block, name| {
-            block
-                .param(&format!("{name}.fn"), Role::Scale, &[rows, width])
-                .param(&format!("{name}.base"), Role::Scale, &[rows])
-                .param(&format!("{name}.scale"), Role::Scale, &[2])
+            block.param(&format!("{name}.fn"), Role::Scale, &[rows, width]).param(&format!("{name}.base"), Role::Scale, &[rows]).param(
+                &format!("{name}.scale"),
+                Role::Scale,
+                &[2],
+            )
         })
     }
 }

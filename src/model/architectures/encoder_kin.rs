@@ -20,7 +20,8 @@ pub(super) struct Form {
     pub kind: Kind,
     /// The tensors so far.
     pub stack: Stack,
-    tied: bool,
+    /// Whether the head shares the embedding.
+    pub tied: bool,
 }
 
 /// Reads what the encoders share.
@@ -54,6 +55,11 @@ impl Form {
             .when(types > 0, |block| block.embedding("token_type_embeddings", Role::Position, types, d.hidden))
             .layer_norm("LayerNorm", d.hidden);
         self.stack.once("embeddings", block);
+    }
+
+    /// The layers, of BERT's form.
+    pub(super) fn encoder_layers(&mut self) {
+        self.stack.layers(self.d.layers, &Block::new().encoder_layer(self.d.hidden, self.d.intermediate));
     }
 
     /// Adds the head and ends. The pre-training head and untied heads of these families are not all alike.

@@ -159,8 +159,7 @@ pub fn lara_mini(c: Section<'_>, request: Request) -> Result<Parts> {
         let named = usize::try_from(index).ok().and_then(|index| kinds.get(index));
         let linear = named.map_or(matches!(index % 5, 0 | 2), |kind| *kind == "linear_attention");
         let block = Block::new().norm("input_layernorm", d.hidden).norm("post_attention_layernorm", d.hidden);
-        let block =
-            if linear { mixers::delta_net(block, "linear_attn", &net) } else { block.attention("self_attn", &attention, window) };
+        let block = if linear { mixers::delta_net(block, "linear_attn", &net) } else { block.attention("self_attn", &attention, window) };
         stack.layer(sparse.add(block, index));
     }
     Ok(stack.finish(Norm::Weight, false))
@@ -170,7 +169,7 @@ pub fn lara_mini(c: Section<'_>, request: Request) -> Result<Parts> {
 pub fn bailing_moe(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([30592, 1024, 0, 24, 16, 0, 0, 16384], false);
     let mut d = Dimensions::read(c, &default)?;
-    let second = c.str("model_type") == Some("bailing_moe_v2");
+    let second = c.str("model_type") == Some("bailing_moe_v2") || c.strings("architectures").iter().any(|class| class.contains("V2"));
     let norm = if c.bool("use_qk_norm", second)? { QkNorm::PerHead } else { QkNorm::Off };
     let attention = d.attention().biases(c.bool("use_qkv_bias", false)?, c.bool("use_bias", false)?).qk_norm(norm);
     let mut sparse = Sparse::read(c, &mut d, Experts { count: 16, active: 2, width: 0, shared: 0, dense_layers: 0 })?;
@@ -263,11 +262,29 @@ pub fn zaya(c: Section<'_>, request: Request) -> Result<Parts> {
             .linear("mlp.gate.router_mlp.fc2", Role::Router, narrow, narrow, true)
             .linear("mlp.gate.router_mlp.out_proj", Role::Router, sparse.moe.experts.saturating_add(1), narrow, false)
             .experts("mlp", &sparse.moe);
-        stack.layer(["post_attention_residual_scale", "post_mlp_residual_scale"].iter().fold(block, |block, name| {
-            block.param(name, Role::Scale, &[4, d.hidden])
-        }));
+        stack.layer(
+            ["post_attention_residual_scale", "post_mlp_residual_scale"]
+                .iter()
+                .fold(block, |block, name| block.param(name, Role::Scale, &[4, d.hidden])),
+        );
     }
     stack.once("model", Block::new().param("input_hidden_states", Role::Scale, &[2, d.hidden]));
     let head_bias = c.bool("lm_head_bias", false)?;
     Ok(stack.finish(Norm::Weight, head_bias))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model;
+
+    #[test]
+    fn ling_has_the_published_size() {
+        let lite = r#"{"architectures": ["BailingMoeForCausalLM"], "model_type": "bailing_moe", "first_k_dense_replace": 0, "hidden_size": 2048,
+            "intermediate_size": 1408, "moe_intermediate_size": 1408, "num_experts": 64, "num_shared_experts": 2, "num_attention_heads": 16,
+            "num_experts_per_tok": 6, "num_hidden_layers": 28, "num_key_value_heads": 4, "tie_word_embeddings": false, "vocab_size": 126464}"#;
+        let model = model::read(lite).unwrap();
+        // The card says 16.8 billion, 2.75 billion of them active; that leaves the input embedding out.
+        assert_eq!(model.total() / 100_000_000, 168);
+        assert_eq!(model.active() / 100_000_000, 30);
+    }
 }

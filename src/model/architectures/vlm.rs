@@ -16,7 +16,8 @@ use crate::model::inventory::{Part, Role};
 pub const TEXT: &str = "text_config|llm_config|language_config|thinker_config";
 
 /// Families whose language model is never described by the outermost keys: a key there speaks of something else.
-const NEVER_FLAT: &[&str] = &["voxtral", "granite_speech", "mistral3", "internvl", "gemma3", "gemma4", "idefics3", "smolvlm", "qwen3_asr", "lfm2_vl"];
+const NEVER_FLAT: &[&str] =
+    &["voxtral", "granite_speech", "mistral3", "internvl", "gemma3", "gemma4", "idefics3", "smolvlm", "qwen3_asr", "lfm2_vl"];
 
 /// The language model of a file; a flat file describes it with its outermost keys.
 pub(super) fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts, Stack)> {
