@@ -10,6 +10,7 @@ mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
 mod oom_tasks;
+mod orderly_stop;
 mod row;
 mod torchrun;
 mod traceback;
@@ -41,6 +42,7 @@ const READERS: &[(&str, Reader)] = &[
     ("memory-peak", memory_lines::read_peak),
     ("memory-line-series", memory_lines::read_series),
     ("oom-tasks", oom_tasks::read),
+    ("orderly-stop", orderly_stop::read),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
     ("traceback", traceback::read),
