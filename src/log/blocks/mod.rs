@@ -11,6 +11,7 @@ mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
 mod oom_tasks;
+mod orderly_stop;
 pub(super) mod row;
 mod torchrun;
 mod traceback;
@@ -43,6 +44,7 @@ const READERS: &[(&str, Reader)] = &[
     ("memory-line-series", memory_lines::read_series),
     ("memory-jump", memory_jump::read),
     ("oom-tasks", oom_tasks::read),
+    ("orderly-stop", orderly_stop::read),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
     ("traceback", traceback::read),
