@@ -114,3 +114,16 @@ fn hostile_input_gives_an_answer() {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn a_pipe_is_masked_and_complaints_too() {
+    let text = "/home/mmiller/run/train.py\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. of mmiller\n";
+    let mut command = trainwreck(&["check", "--redact", "--all", "/dev/stdin", "/home/mmiller/none.log"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (report, complaint) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(report.contains("error[cuda-oom]"), "{report}");
+    assert!(complaint.contains("none.log: cannot be read"), "{complaint}");
+    assert!(!report.contains("mmiller") && !complaint.contains("mmiller"), "{report}{complaint}");
+}

@@ -2,6 +2,8 @@
 //!
 //! Exit code: 0 nothing at or above the level, 1 findings, 2 could not run. A closed pipe is no error.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,8 +69,8 @@ const MOST_FOLDER_FILE: u64 = 4 << 30;
 /// When standard output cannot be written, other than a closed pipe.
 pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
     let workspace = args.output.workspace();
-    let mut complain = Complaints::default();
-    let configs = Configs::new(args.config.as_deref(), &workspace).unwrap_or_else(|problem| {
+    let mut complain = Complaints { failed: false, redactor: args.redact.then(Learned::default) };
+    let mut configs = Configs::new(args.config.as_deref(), &workspace).unwrap_or_else(|problem| {
         complain.fail(&problem);
         Configs::default()
     });
@@ -79,6 +81,11 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
     let mut inputs = Vec::new();
     for path in &args.paths {
         gather(path, &mut inputs, &mut complain);
+    }
+    if args.redact {
+        let mut learned = learn(&inputs);
+        configs.mask(&mut learned.names);
+        complain.redactor = Some(learned);
     }
     let mut out = std::io::BufWriter::new(anstream::stdout());
     let outcome = write_all(args, &inputs, &configs, &rules, &mut out, &mut complain).and_then(|found| out.flush().map(|()| found));
@@ -92,14 +99,19 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
 }
 
 /// Messages about what could not be read; they go to standard error.
-#[derive(Default)]
 struct Complaints {
     failed: bool,
+    /// Masks them like everything else that is printed.
+    redactor: Option<Learned>,
 }
 
 impl Complaints {
     fn say(&mut self, message: &str) {
-        let _ = writeln!(anstream::stderr(), "trainwreck: {}", super::printable_line(message));
+        let _ = writeln!(
+            anstream::stderr(),
+            "trainwreck: {}",
+            super::printable_line(&self.redactor.as_ref().map_or_else(|| message.to_owned(), |redactor| redactor.names.apply(message)))
+        );
     }
 
     fn fail(&mut self, message: &str) {
@@ -116,11 +128,6 @@ struct Input {
 }
 
 impl Input {
-    /// A file stays for a second reading; standard input and named pipes do not.
-    fn can_be_read_twice(&self) -> bool {
-        self.path.as_deref().is_some_and(Path::is_file)
-    }
-
     fn name(&self) -> String {
         self.path.as_ref().map_or_else(|| "<stdin>".to_owned(), |path| path.to_string_lossy().into_owned())
     }
@@ -161,7 +168,10 @@ fn write_all(
     out: &mut dyn Write,
     complain: &mut Complaints,
 ) -> std::io::Result<bool> {
-    let redactor = args.redact.then(|| learn(inputs));
+    let redactor = complain.redactor.clone();
+    if redactor.as_ref().is_some_and(|redactor| redactor.names.is_full()) {
+        complain.say("more names than can be kept: those met last are masked only in the paths that show them");
+    }
     let names: Vec<String> = inputs.iter().map(Input::name).collect();
     let runs = run::group(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let mut report = Report::new(args, rules, configs);
@@ -193,7 +203,7 @@ pub(super) struct Loaded {
 }
 
 /// Reads and analyses the files of one run, several at a time; complaints come in the order of the files.
-fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Redactor>, complain: &mut Complaints) -> Vec<Loaded> {
+fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Learned>, complain: &mut Complaints) -> Vec<Loaded> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -224,7 +234,7 @@ fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Redactor>, c
 }
 
 /// Reads and analyses one file, alone or `in_run` with others. `Ok(None)`: met in a folder, and no log.
-fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Result<Option<Loaded>, String> {
+fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Learned>) -> Result<Option<Loaded>, String> {
     let Some(mut content) = read(input)? else { return Ok(None) };
     let mut name = input.name();
     let rank = run::membership(&name).and_then(|run| run.rank);
@@ -233,10 +243,11 @@ fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Redac
         return Ok(None);
     }
     if let Some(redactor) = redactor {
-        // What a pipe shows could not be learned before.
-        let mut own = redactor.clone();
-        if !input.can_be_read_twice() {
-            own.learn(&content);
+        // What a pipe shows, and what a file has got since, could not be learned before.
+        let is_known = input.path.as_ref().is_some_and(|path| redactor.lengths.get(path) == Some(&content.len()));
+        let mut own = Cow::Borrowed(&redactor.names);
+        if !is_known {
+            own.to_mut().learn(&content);
         }
         (name, content) = (own.apply(&name), own.apply(&content));
     }
@@ -256,19 +267,28 @@ fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Redac
 }
 
 /// The names that the paths and files show, so that each is masked in all of them.
-fn learn(inputs: &[Input]) -> Redactor {
-    let mut redactor = Redactor::default();
+#[derive(Clone, Default)]
+struct Learned {
+    names: Redactor,
+    /// How much was read of each file: it may grow until it is its turn.
+    lengths: HashMap<PathBuf, usize>,
+}
+
+fn learn(inputs: &[Input]) -> Learned {
+    let mut learned = Learned::default();
     for path in inputs.iter().filter_map(|input| input.path.as_deref()) {
-        redactor.learn(&path.to_string_lossy());
+        learned.names.learn(&path.to_string_lossy());
+        // A pipe can be read only once.
         if !path.is_file() {
             continue;
         }
         // What cannot be read is reported when it is its turn.
         if let Some(content) = std::fs::read(path).ok().and_then(|bytes| files::decode(bytes).ok()) {
-            redactor.learn(&content);
+            learned.names.learn(&content);
+            learned.lengths.insert(path.to_owned(), content.len());
         }
     }
-    redactor
+    learned
 }
 
 /// The beginning of a text, enough to tell a log from a document.

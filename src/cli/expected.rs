@@ -11,12 +11,14 @@ use crate::log::Analysis;
 use crate::log::settings::At;
 use crate::model::training::Task;
 use crate::text::Lines;
+use crate::text::redact::Redactor;
 
 /// Where configs of models are looked for.
 #[derive(Debug, Default)]
 pub struct Configs {
     named: Option<Candidate>,
     workspaces: Vec<PathBuf>,
+    redactor: Option<Redactor>,
 }
 
 impl Configs {
@@ -26,12 +28,21 @@ impl Configs {
     /// When the named file cannot be read or is no model's config.
     pub fn new(named: Option<&Path>, workspace: &Path) -> Result<Configs, String> {
         let workspaces = workspace.canonicalize().into_iter().collect();
-        let Some(path) = named else { return Ok(Configs { named: None, workspaces }) };
+        let Some(path) = named else { return Ok(Configs { workspaces, ..Configs::default() }) };
         let text = std::fs::read_to_string(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()))?;
         if !is_model(&text) {
             return Err(format!("{}: is no config of a model that can be counted; `trainwreck fit` says why", path.display()));
         }
-        Ok(Configs { named: Some(Candidate { origin: Origin::Named, text }), workspaces })
+        Ok(Configs { named: Some(Candidate { origin: Origin::Named, text }), workspaces, redactor: None })
+    }
+
+    /// Masks what is read of a config, from now on and in the one that was named.
+    pub fn mask(&mut self, redactor: &mut Redactor) {
+        if let Some(named) = &mut self.named {
+            redactor.learn(&named.text);
+            named.text = redactor.apply(&named.text);
+        }
+        self.redactor = Some(redactor.clone());
     }
 
     /// What is expected of a finding of a log; none where it is no device out-of-memory error or no model is known.
@@ -53,7 +64,8 @@ impl Configs {
     fn beside(&self, log: Option<&Path>) -> Vec<Candidate> {
         let Some(log) = log.and_then(|log| log.canonicalize().ok()) else { return Vec::new() };
         let found = files::configs_beside(&log, &self.workspaces).into_iter();
-        found.map(|(name, text)| Candidate { origin: Origin::Beside(name), text }).collect()
+        let masked = |text: String| self.redactor.as_ref().map_or(text.clone(), |redactor| redactor.apply(&text));
+        found.map(|(name, text)| Candidate { origin: Origin::Beside(masked(name)), text: masked(text) }).collect()
     }
 }
 

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::{Captures, Regex};
@@ -20,10 +21,12 @@ use regex::{Captures, Regex};
 use names::{PATTERNS, Patterns};
 
 /// Names learned of one kind at most.
-const MOST_NAMES: usize = 4096;
+const MOST_NAMES: usize = 65_536;
+/// Nodes in one short form of Slurm that are learned.
+const MOST_NODES: usize = 4096;
 
 /// Names of accounts and folders that are nobody's.
-const COMMON: [&str; 44] = [
+const NOBODY: [&str; 28] = [
     "user",
     "users",
     "root",
@@ -34,8 +37,7 @@ const COMMON: [&str; 44] = [
     "shared",
     "work",
     "data",
-    "Public",
-    "Shared",
+    "public",
     "default",
     "home",
     "node",
@@ -44,7 +46,6 @@ const COMMON: [&str; 44] = [
     "projects",
     "project",
     "scratch",
-    "public",
     "common",
     "team",
     "software",
@@ -53,6 +54,11 @@ const COMMON: [&str; 44] = [
     "tmp",
     "cache",
     "checkpoints",
+    "null",
+];
+
+/// Words of the messages themselves: a user of this name is masked in paths only, or no message would be known again.
+const WORDS: [&str; 60] = [
     "runs",
     "logs",
     "train",
@@ -65,9 +71,54 @@ const COMMON: [&str; 44] = [
     "python",
     "conda",
     "envs",
-    "None",
-    "null",
+    "none",
     "true",
+    "false",
+    "memory",
+    "out",
+    "error",
+    "killed",
+    "process",
+    "device",
+    "host",
+    "nccl",
+    "hip",
+    "timeout",
+    "nan",
+    "inf",
+    "grad",
+    "norm",
+    "gpu",
+    "cpu",
+    "total",
+    "capacity",
+    "free",
+    "allocated",
+    "reserved",
+    "tried",
+    "allocate",
+    "torch",
+    "runtime",
+    "runtimeerror",
+    "watchdog",
+    "caught",
+    "collective",
+    "operation",
+    "signal",
+    "signals",
+    "exit",
+    "code",
+    "worker",
+    "warning",
+    "info",
+    "warn",
+    "kernel",
+    "slurm",
+    "job",
+    "the",
+    "and",
+    "was",
+    "for",
 ];
 
 /// Hosts that tell nothing about a machine.
@@ -98,12 +149,24 @@ pub struct Redactor {
     hosts: BTreeMap<String, String>,
     users: BTreeMap<String, String>,
     addresses: BTreeMap<String, String>,
+    /// More names were shown than are learned.
+    is_full: bool,
+    /// Finds the names; made anew after more were learned.
+    finder: OnceLock<Option<Finder>>,
+}
+
+/// An automaton over all names, and the stand-in of each.
+#[derive(Clone, Debug)]
+struct Finder {
+    automaton: AhoCorasick,
+    stand_ins: Vec<String>,
 }
 
 impl Redactor {
     /// Learns the names that a text shows.
     pub fn learn(&mut self, text: &str) {
         let Some(patterns) = PATTERNS.as_ref() else { return };
+        self.finder = OnceLock::new();
         let text = patterns.escapes.replace_all(text, "");
         for pattern in &patterns.hosts {
             for found in pattern.captures_iter(&text).filter_map(|c| c.get(1)) {
@@ -125,34 +188,36 @@ impl Redactor {
             self.user(found.as_str());
         }
         for range in addresses(&text, patterns) {
-            let next = self.addresses.len() + 1;
-            if next <= MOST_NAMES {
-                self.addresses.entry(text[range].to_owned()).or_insert_with(|| format!("ip{next}"));
-            }
+            self.is_full |= !learn(&mut self.addresses, &text[range], "ip");
         }
+    }
+
+    /// Were there more names than are learned, so that some are masked only in the paths that show them?
+    pub fn is_full(&self) -> bool {
+        self.is_full
     }
 
     fn user(&mut self, name: &str) {
         let name = trimmed(name);
-        if self.users.len() < MOST_NAMES && name.chars().count() > 2 && !COMMON.contains(&name) {
-            let next = self.users.len() + 1;
-            self.users.entry(name.to_owned()).or_insert_with(|| format!("user{next}"));
+        let lower = name.to_lowercase();
+        if name.chars().count() > 2 && !NOBODY.contains(&lower.as_str()) && !WORDS.contains(&lower.as_str()) {
+            self.is_full |= !learn(&mut self.users, name, "user");
         }
     }
 
     fn host(&mut self, name: &str) {
         let name = name.trim_end_matches(['.', '-']);
-        let known = PUBLIC_HOSTS.contains(&name) || name.len() < 3;
-        if known || self.hosts.len() >= MOST_NAMES || self.hosts.contains_key(name) {
+        let is_word = WORDS.contains(&name.to_lowercase().as_str());
+        if PUBLIC_HOSTS.contains(&name) || name.len() < 3 || is_word || self.hosts.contains_key(name) {
             return;
         }
-        let next = self.hosts.len() + 1;
-        self.hosts.insert(name.to_owned(), format!("host{next}"));
+        self.is_full |= !learn(&mut self.hosts, name, "host");
         // The short name of `node1.cluster.example` is the same host.
-        if let Some((short, _)) =
-            name.split_once('.').filter(|(short, _)| short.len() > 2 && short.contains(|c: char| c.is_ascii_alphabetic()))
+        let short = name.split_once('.').map(|(short, _)| short).filter(|short| short.len() > 2);
+        if let Some(short) = short.filter(|short| short.contains(|c: char| c.is_ascii_alphabetic()) && !self.hosts.contains_key(*short))
+            && let Some(stand_in) = self.hosts.get(name).cloned()
         {
-            self.hosts.entry(short.to_owned()).or_insert_with(|| format!("host{next}"));
+            self.hosts.insert(short.to_owned(), stand_in);
         }
     }
 
@@ -173,7 +238,7 @@ impl Redactor {
         let masked = pattern.replace_all(&text, |found: &Captures<'_>| {
             let whole = &found["user"];
             let user = trimmed(whole);
-            if COMMON.contains(&user) {
+            if NOBODY.contains(&user.to_lowercase().as_str()) {
                 return found[0].to_owned();
             }
             let name = self.users.get(user).map_or("someone", String::as_str);
@@ -200,24 +265,41 @@ impl Redactor {
         out
     }
 
+    fn made_finder(&self) -> Option<Finder> {
+        let (names, stand_ins): (Vec<&String>, Vec<String>) =
+            self.hosts.iter().chain(&self.users).map(|(name, stand_in)| (name, stand_in.clone())).unzip();
+        let automaton = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(names).ok()?;
+        Some(Finder { automaton, stand_ins })
+    }
+
     /// Replaces the learned names where they stand as words.
     fn replace_names(&self, text: &str) -> String {
-        let names: Vec<(&String, &String)> = self.hosts.iter().chain(&self.users).collect();
-        let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(names.iter().map(|(name, _)| name.as_str()));
-        let Ok(finder) = finder else { return String::new() };
+        let Some(finder) = self.finder.get_or_init(|| self.made_finder()) else { return String::new() };
         let mut out = String::with_capacity(text.len());
         let mut at = 0;
-        for found in finder.find_iter(text) {
+        for found in finder.automaton.find_iter(text) {
             if found.start() < at || !is_word(text, found.start(), found.end()) {
                 continue;
             }
             out.push_str(&text[at..found.start()]);
-            out.push_str(names[found.pattern().as_usize()].1);
+            out.push_str(&finder.stand_ins[found.pattern().as_usize()]);
             at = found.end();
         }
         out.push_str(&text[at..]);
         out
     }
+}
+
+/// Gives a name the next stand-in of its kind; `false` when there are too many.
+fn learn(known: &mut BTreeMap<String, String>, name: &str, kind: &str) -> bool {
+    if known.contains_key(name) {
+        return true;
+    }
+    if known.len() >= MOST_NAMES {
+        return false;
+    }
+    known.insert(name.to_owned(), format!("{kind}{}", known.len() + 1));
+    true
 }
 
 /// A user's name as a path shows it: without what a sentence or the next folder adds.
@@ -239,7 +321,7 @@ fn expanded(stem: &str, numbers: &str) -> Vec<String> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (Ok(from), Ok(to)) = (first.parse::<usize>(), last.parse::<usize>()) else { continue };
         let width = first.len();
-        out.extend((from..=to).take(MOST_NAMES).map(|number| format!("{stem}{number:0width$}")));
+        out.extend((from..=to).take(MOST_NODES).map(|number| format!("{stem}{number:0width$}")));
     }
     out
 }
@@ -331,6 +413,12 @@ mod tests {
             let masked = redacted(text);
             assert!(!masked.contains(secret), "{text} -> {masked}");
         }
+    }
+
+    #[test]
+    fn a_user_named_like_a_word_of_a_message_leaves_the_message() {
+        let text = "/home/cuda/x.py\nRuntimeError: CUDA out of memory. cuda:0";
+        assert_eq!(redacted(text), "/home/someone/x.py\nRuntimeError: CUDA out of memory. cuda:0");
     }
 
     #[test]

@@ -32,9 +32,9 @@ const SCRATCHES: &str =
 const TILDE: &str = r"(?P<keep>(?:^|[\s=:\x22'(])~)(?P<user>[A-Za-z_][\w.-]*)";
 
 /// Places that show a host's name.
-const HOSTS: [&str; 15] = [
+const HOSTS: [&str; 18] = [
     // NCCL: node017:1234:5678 [0] NCCL INFO
-    r"(?m)^(?:\S+ )?([A-Za-z0-9][\w.-]*):\d+:\d+ \[\d+\] NCCL ",
+    r"(?m)^(?:\[[^\]\n]*\] |\S+ )?([A-Za-z0-9][\w.-]*):\d+:\d+ \[\d+\] (?:\S+ )?NCCL ",
     // torchrun's summary
     r"(?m)^\s*(?:\[\d+\]:\s*)?host\s+: ([A-Za-z0-9][\w.-]+)",
     r#"(?i)\b(?:host_?name|node_?list|node_?name|on host|master_addr|master_host|rdzv_?host)["']?\s*[=:]\s*["']?([A-Za-z][\w.-]+)"#,
@@ -43,14 +43,18 @@ const HOSTS: [&str; 15] = [
     r"\b(?:tcp|rdma|ucx|grpc|ray|nccl)://([A-Za-z0-9][\w.-]*)",
     // Slurm
     r"\bslurmstepd-([A-Za-z0-9][\w.-]*):",
-    r"\bsrun: error: ([A-Za-z0-9][\w.-]*): task",
+    r"\bsrun: error: ([A-Za-z0-9][\w.-]*)(?:,\S*)?: task",
+    r"\bsrun: error: \S*,([A-Za-z0-9][\w.-]*): task",
     r"\b(?:STEP|JOB) \S+ ON ([A-Za-z0-9][\w.-]*) (?:CANCELLED|FAILED|EXITED)",
     r"(?i)\bnode failure on ([A-Za-z0-9][\w.-]*)",
     // syslog
-    r"(?m)^(?:\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*) ([A-Za-z0-9][\w.-]*) (?:kernel|systemd|slurm|dockerd|containerd|kubelet|sshd)",
+    r"(?m)^(?:\w{3} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*) ([A-Za-z0-9][\w.-]*) [\w./-]+(?:\[\d+\])?:",
     // user@host:~$ and ssh user@host
     r"(?m)^(?:\([\w.-]+\) )?\[?[a-z_][\w-]*@([A-Za-z0-9][\w.-]*)[: ][^\n]{0,80}[$#] ",
     r"\b(?:ssh|scp|rsync)\b[^\n]{0,120}?\s[\w.-]+@([A-Za-z0-9][\w.-]*)",
+    // Ray and NCCL's sockets
+    r"\bpid=\d+, ip=([A-Za-z][\w.-]*)",
+    r"\b(?:peer|to|from) ([A-Za-z][\w.-]*)<\d+>",
     // [host]:29500 and (host, 29500)
     r"\[([A-Za-z0-9][\w.-]*[A-Za-z][\w.-]*)\]:\d{2,5}\b",
     r"\(['\x22]?([A-Za-z][\w-]*(?:\d|\.[A-Za-z])[\w.-]*)['\x22]?, \d{2,5}\)",
