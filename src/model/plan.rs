@@ -127,13 +127,19 @@ fn check(model: &Model, setup: &Setup, states: &states::States) -> Result<(), Se
             setup.lora_targets.join(",")
         )));
     }
+    if setup.tensor_parallel > 1 && model.dimensions.heads <= 1 {
+        return Err(SetupError(format!(
+            "--tensor-parallel {}: the model has no attention heads to share out; leave the flag out",
+            setup.tensor_parallel
+        )));
+    }
     if setup.tensor_parallel > model.dimensions.heads.max(1) {
         return Err(SetupError(format!(
             "--tensor-parallel {}: the model has {} attention heads to share",
             setup.tensor_parallel, model.dimensions.heads
         )));
     }
-    if setup.tensor_parallel > 1 && model.dimensions.heads % setup.tensor_parallel != 0 {
+    if setup.tensor_parallel > 1 && !model.dimensions.heads.is_multiple_of(setup.tensor_parallel) {
         return Err(SetupError(format!(
             "--tensor-parallel {}: the {} attention heads cannot be shared out evenly, and engines refuse to start; take a divisor of {}",
             setup.tensor_parallel, model.dimensions.heads, model.dimensions.heads

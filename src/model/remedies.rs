@@ -1,7 +1,7 @@
 //! Changes that would make a plan fit, in the order of what they cost.
 //!
-//! Each change is tried alone; where none is enough, they are added up in the same order. What is
-//! said of the cost is a rule of thumb, not a measurement.
+//! Each change is tried alone; where none is enough, the cheapest of all together. What is said of
+//! the cost is a rule of thumb, not a measurement.
 
 use super::Model;
 use super::training::setup::Held;
@@ -104,31 +104,32 @@ fn applied(setup: &Setup, changes: &[&Change]) -> Setup {
     other
 }
 
-/// Changes added up until the plan fits, less those that turn out not to be needed.
+/// The cheapest changes that make it fit together: all of them at first, each kind in its strongest form, and then one
+/// kind after the other, the dearest first, is left out or made weaker where the plan fits without.
 fn together(setup: &Setup, list: &[&Change], total: &dyn Fn(&Setup) -> Option<u64>, fits: &dyn Fn(u64) -> bool) -> Option<Remedy> {
     let mut chosen: Vec<&Change> = Vec::new();
-    let mut best = total(setup)?;
     for &change in list {
-        let mut next: Vec<&Change> = chosen.iter().copied().filter(|have| have.kind != change.kind).collect();
-        next.push(change);
-        let Some(bytes) = total(&applied(setup, &next)).filter(|bytes| *bytes < best) else {
-            continue;
-        };
-        chosen = next;
-        best = bytes;
-        if fits(best) {
-            break;
-        }
+        chosen.retain(|have| have.kind != change.kind);
+        chosen.push(change);
     }
-    if !fits(best) {
-        return None;
+    let fitting = |changes: &[&Change]| total(&applied(setup, changes)).filter(|bytes| fits(*bytes));
+    // What a kind makes impossible, as 4-bit weights under DeepSpeed, is tried without it.
+    if fitting(&chosen).is_none() {
+        chosen.retain(|change| total(&applied(setup, &[change])).is_some());
     }
-    for index in (0..chosen.len()).rev() {
-        let mut fewer = chosen.clone();
-        fewer.remove(index);
-        if let Some(bytes) = total(&applied(setup, &fewer)).filter(|bytes| fits(*bytes)) {
-            chosen = fewer;
-            best = bytes;
+    let mut best = fitting(&chosen)?;
+    let kinds: Vec<Kind> = chosen.iter().rev().map(|change| change.kind).collect();
+    for kind in kinds {
+        let without: Vec<&Change> = chosen.iter().copied().filter(|change| change.kind != kind).collect();
+        let weaker = list.iter().copied().filter(|change| change.kind == kind).map(|change| {
+            let place = chosen.iter().position(|have| have.kind == kind).unwrap_or(chosen.len());
+            let mut other = without.clone();
+            other.insert(place.min(other.len()), change);
+            other
+        });
+        let found = std::iter::once(without.clone()).chain(weaker).find_map(|changes| Some((fitting(&changes)?, changes)));
+        if let Some((bytes, changes)) = found {
+            (best, chosen) = (bytes, changes);
         }
     }
     let join = |part: fn(&Change) -> &str, by: &str| chosen.iter().map(|change| part(change)).collect::<Vec<_>>().join(by);
@@ -347,4 +348,24 @@ fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
         }
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model;
+
+    const LLAMA_70B: &str = r#"{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 128256, "hidden_size": 8192,
+        "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8}"#;
+
+    #[test]
+    fn the_cheapest_way_is_found_and_one_that_keeps_the_task() {
+        let model = model::read(LLAMA_70B).unwrap();
+        let list = of(&model, &Setup::new(Task::Full), 85_000_000_000);
+        let together: Vec<&str> = list.iter().filter(|one| one.fits).map(|one| one.flags.as_str()).collect();
+        // Recomputing costs less than shorter sequences, and helps only beside the other changes.
+        assert_eq!(together[0], "--checkpointing full --task qlora --precision bf16-base-amp");
+        assert!(together[1].contains("--zero 3") && !together[1].contains("--task") && !together[1].contains("--seq"), "{together:?}");
+        assert!(list.iter().filter(|one| one.fits).all(|one| one.total <= 85_000_000_000));
+    }
 }

@@ -85,7 +85,7 @@ fn missing(kin: &Kin, adapter: &Adapter, base: &Base) -> Vec<Mark> {
     match (&adapter.targets, &member.node.value) {
         (Targets::Named(_), Value::Array(items)) => {
             let absent = |item: &&Node| match &item.value {
-                Value::String(name) => !(experts && EXPERT_NAMES.contains(&name.as_str())) && !adapter::is_module(inventory, name),
+                Value::String(name) => !(experts && EXPERT_NAMES.contains(&name.as_str()) || adapter::is_module(inventory, name)),
                 _ => false,
             };
             let named = |item: &Node| match &item.value {
