@@ -8,6 +8,7 @@ use crate::gpu::cards::Card;
 use crate::log::units::grouped;
 use crate::model::fit::Verdict;
 use crate::model::plan::{self, Plan};
+use crate::model::training::zero::Offload;
 use crate::model::training::{Checkpointing, Engine, Setup, Task, shape};
 use crate::model::{Model, fit, kv_cache, remedies};
 
@@ -136,6 +137,13 @@ fn task(model: &Model, setup: &Setup) -> String {
             Checkpointing::Selective => text.push_str(", selective checkpointing"),
         }
     }
+    let moved = setup.sharing.map(|zero| (zero.optimizer != Offload::None, zero.parameters != Offload::None));
+    text.push_str(match moved {
+        Some((true, true)) => ", states and weights offloaded",
+        Some((true, false)) => ", optimiser offloaded",
+        Some((false, true)) => ", weights offloaded",
+        _ => "",
+    });
     if setup.gpus > 1 {
         let _ = write!(text, ", {} GPUs", grouped(setup.gpus));
         if setup.zero > 0 {

@@ -304,7 +304,11 @@ fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {
     if model.inventory.groups.iter().any(tower) {
         out.push("images and sound are left out: the plan counts text tokens and the weights of the towers".to_owned());
     }
-    if setup.task != Task::Inference && states.trainable > 0.0 && setup.optimizer == super::training::Optimizer::AdamW {
+    if setup.task != Task::Inference
+        && states.trainable > 0.0
+        && setup.optimizer == super::training::Optimizer::AdamW
+        && setup.sharing.is_none()
+    {
         out.push(
             "AdamW in its foreach form needs one more copy of the trained parameters in its step; --optimizer adamw-fused does not"
                 .to_owned(),
