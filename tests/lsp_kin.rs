@@ -53,6 +53,7 @@ fn an_adapter_is_counted_on_the_config_above() {
     let over = titles(&mut client, &uri);
     assert_eq!(over[0], "LoRA of rank 16 on all linear layers");
     assert_eq!(over[1..4], ["41.9 M trained parameters, 0.52 % of 8.03 B", "160 MiB in fp32, 80 MiB in bf16", "model: ../config.json"]);
+    assert!(over[4].starts_with("LoRA, 2,048 tokens · 33.89 GiB · ") && over[5].starts_with("QLoRA, 2,048 tokens · "), "{over:?}");
     let lonely = "file:///nowhere/at/all/adapter_config.json";
     client.open(lonely, "json", text);
     assert!(titles(&mut client, lonely)[1].starts_with("base model /etc/passwd not found"));

@@ -6,7 +6,7 @@ use super::fit_flags::Flags;
 use crate::explain::texts::{Language, fill};
 use crate::files::models;
 use crate::log::units::grouped;
-use crate::model::adapter::{self, Adapter, Targets};
+use crate::model::adapter::{self, Adapter};
 use crate::model::config::{ConfigError, Section};
 use crate::model::deepspeed::{self, DeepSpeed, USUAL_GPUS};
 use crate::model::documents::{self, Document};
@@ -113,7 +113,7 @@ fn base(path: &Path, name: Option<&str>, above: bool) -> Result<(Model, String),
 }
 
 fn planned(model: Model, flags: &Flags, file: Option<&DeepSpeed>, adapter: Option<&Adapter>) -> Result<Input, Problem> {
-    let lora = adapter.map(|adapter| (adapter.rank, targets(adapter, &model)));
+    let lora = adapter.map(|adapter| (adapter.rank, adapter.target_names(&model.inventory)));
     let mut setup = flags.over(file, lora)?;
     if flags.seq.is_none() {
         setup = setup.within(&model);
@@ -128,22 +128,6 @@ fn planned(model: Model, flags: &Flags, file: Option<&DeepSpeed>, adapter: Optio
     }
     notes.extend(file.and_then(|file| assumed(file, flags, &setup)));
     Ok(Input { model, setup, notes })
-}
-
-/// The names of an adapter's modules.
-fn targets(adapter: &Adapter, model: &Model) -> Vec<String> {
-    match &adapter.targets {
-        Targets::AllLinear => vec!["all-linear".to_owned()],
-        Targets::Named(names) => names.clone(),
-        Targets::Matching(_) => {
-            let tensors = model.inventory.groups.iter().flat_map(|group| group.tensors.iter().map(move |tensor| (group, tensor)));
-            let covered = tensors.filter(|(group, tensor)| adapter.covers(group, tensor));
-            let mut names: Vec<String> = covered.map(|(_, tensor)| tensor.module().to_owned()).collect();
-            names.sort();
-            names.dedup();
-            names
-        }
-    }
 }
 
 /// What neither the file of DeepSpeed nor a flag says.

@@ -8,6 +8,7 @@ use crate::gpu::cards::Card;
 use crate::log::units::grouped;
 use crate::model::fit::Verdict;
 use crate::model::plan::{self, Plan};
+use crate::model::training::zero::Offload;
 use crate::model::training::{Checkpointing, Engine, Setup, Task, shape};
 use crate::model::{Model, fit, kv_cache, remedies};
 
@@ -45,10 +46,16 @@ fn answer(model: &Model, setup: &Setup, plan: &Plan, gpus: &[Card]) -> String {
     let fitting = |(_, verdict): &&(&str, Verdict)| *verdict != Verdict::TooLarge;
     if let [card] = gpus {
         let usable = fit::usable(setup, card.memory);
-        let (verdict, margin) = match fit::verdict(plan, setup, card.memory) {
-            Verdict::TooLarge => ("does not fit", format!("{} too much", size(plan.total - usable))),
-            Verdict::Fits => ("fits", format!("{} left", size(usable - plan.total))),
-            Verdict::Tight => ("fits tightly on", format!("{} left", size(usable - plan.total))),
+        // What the range leaves open is said, as in the editor.
+        let verdict = match (plan.total <= usable, plan.total_low <= usable, plan.total_high <= usable) {
+            (true, _, true) => "fits",
+            (true, ..) => "probably fits",
+            (false, true, _) => "probably does not fit",
+            (false, ..) => "does not fit",
+        };
+        let margin = match plan.total.checked_sub(usable) {
+            Some(more) if more > 0 => format!("{} too much", size(more)),
+            _ => format!("{} left", size(usable - plan.total)),
         };
         let on = if setup.gpus > 1 { format!("{} x {}", grouped(setup.gpus), card.id) } else { card.id.clone() };
         let share = if usable < card.memory { format!(" (nine tenths of {})", size(card.memory)) } else { String::new() };
@@ -60,7 +67,7 @@ fn answer(model: &Model, setup: &Setup, plan: &Plan, gpus: &[Card]) -> String {
         None => format!("does not fit {}", judged.last().map_or("", |(id, _)| id)),
         Some((id, _)) if id.ends_with(" class") => format!("fits {} cards and larger", id.trim_end_matches(" class")),
         Some(_) => {
-            let (fit, not): (Vec<_>, Vec<_>) = judged.iter().partition(|one| fitting(&one));
+            let (fit, not): (Vec<_>, Vec<_>) = judged.iter().partition(|one| fitting(one));
             let not = if not.is_empty() { String::new() } else { format!(", not {}", names(&not)) };
             format!("fits {}{not}", names(&fit))
         }
@@ -90,7 +97,7 @@ fn head(model: &Model) -> String {
         model.weights_bytes().map_or_else(|| "cannot be told".to_owned(), |bytes| format!("{} ({} bytes)", size(bytes), grouped(bytes)));
     row("weights", format!("{weights}, {format}"));
     let kinds = kv_cache::kinds(&model.inventory);
-    let mut name = "KV cache";
+    let mut name = if model.kv_bytes_per_token(2) > 0 { "KV cache" } else { "state" };
     if model.kv_bytes_per_token(2) > 0 {
         row(name, format!("{} a token in 16 bits", size(model.kv_bytes_per_token(2))));
         name = "";
@@ -130,6 +137,13 @@ fn task(model: &Model, setup: &Setup) -> String {
             Checkpointing::Selective => text.push_str(", selective checkpointing"),
         }
     }
+    let moved = setup.sharing.map(|zero| (zero.optimizer != Offload::None, zero.parameters != Offload::None));
+    text.push_str(match moved {
+        Some((true, true)) => ", states and weights offloaded",
+        Some((true, false)) => ", optimiser offloaded",
+        Some((false, true)) => ", weights offloaded",
+        _ => "",
+    });
     if setup.gpus > 1 {
         let _ = write!(text, ", {} GPUs", grouped(setup.gpus));
         if setup.zero > 0 {
@@ -176,7 +190,11 @@ fn fits(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {
         "GPU", "USABLE", "", "HEAD-ROOM", "MAX BATCH", "MAX CONTEXT"
     );
     // Without layers of a language model nothing is known of batch and length.
-    let limit = |value: u64| if shape::has_layers(model) { grouped(value) } else { "-".to_owned() };
+    let limit = |value: u64| match value {
+        _ if !shape::has_layers(model) => "-".to_owned(),
+        fit::MOST_BATCH | fit::MOST_TOKENS => "any".to_owned(),
+        value => grouped(value),
+    };
     for card in gpus {
         let Ok(fit) = fit::of(model, setup, card.memory) else {
             continue;
@@ -204,10 +222,13 @@ fn changes(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {
     let Some(card) = gpus.iter().min_by_key(|card| card.memory) else {
         return;
     };
-    let _ = writeln!(out, "\n  what would make it fit {} ({}), cheapest first", card.id, size(card.memory));
+    let _ = writeln!(out, "\n  what would make it fit {} ({}), cheapest first", card.id, size(fit::usable(setup, card.memory)));
     let list = remedies::of(model, setup, card.memory);
     if list.is_empty() {
         let _ = writeln!(out, "  it fits as it is");
+    }
+    if !list.is_empty() && !list.iter().any(|one| one.fits) {
+        let _ = writeln!(out, "  no change that is known makes it fit; these come nearest");
     }
     for one in list {
         let mark = if one.fits { "fits" } else { "too large" };

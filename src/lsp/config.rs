@@ -284,7 +284,7 @@ pub fn lens(config: &ConfigReading, rope: &Rope, card: Option<&Card>) -> Vec<Cod
     lenses.extend(config.tasks.iter().enumerate().map(|(i, title)| lens_at(i + 1, title, choose::GPU)));
     if !config.tasks.is_empty() {
         lenses.push(lens(text(Language::English, "config.change.gpu"), choose::GPU));
-        if config.kin.is_none() {
+        if matches!(config.kin, None | Some(Document::DeepSpeedConfig | Document::AdapterConfig)) {
             lenses.push(lens(text(Language::English, "config.change.task"), choose::TASK));
         }
     }

@@ -231,6 +231,18 @@ impl Adapter {
         inventory.groups.iter().flat_map(|group| group.tensors.iter().map(move |tensor| one(group, tensor))).fold(0, u128::saturating_add)
     }
 
+    /// The names by which settings call the modules: those of the file, or of what a pattern fits.
+    pub fn target_names(&self, inventory: &Inventory) -> Vec<String> {
+        let mut names: Vec<String> = match &self.targets {
+            Targets::AllLinear => return vec!["all-linear".to_owned()],
+            Targets::Named(names) => return names.clone(),
+            Targets::Matching(_) => self.modules(inventory).into_iter().map(|module| module.name).collect(),
+        };
+        names.sort();
+        names.dedup();
+        names
+    }
+
     /// The modules that take an adapter, by name and shape, in the order of the model.
     pub fn modules(&self, inventory: &Inventory) -> Vec<Module> {
         let mut out: Vec<Module> = Vec::new();

@@ -101,7 +101,7 @@ fn is_deepspeed(root: Section<'_>) -> bool {
     let own = root.has("fp16|bf16|bfloat16|steps_per_print|wall_clock_breakdown");
     root.node("zero_optimization").is_some_and(|(_, node)| matches!(node.value, Value::Object(_)))
         || root.has("train_micro_batch_size_per_gpu")
-        || (batch && own && BLOCKS.iter().any(|name| block(&name)))
+        || (batch && own && BLOCKS.iter().any(block))
 }
 
 #[cfg(test)]

@@ -6,6 +6,10 @@ use super::Model;
 use super::plan::{self, Plan};
 use super::training::{Engine, Phase, Setup, SetupError, Task, states};
 
+/// The largest batch that is looked at.
+pub const MOST_BATCH: u64 = 1_000_000;
+/// The longest sequence that is looked at where the model sets no limit.
+pub const MOST_TOKENS: u64 = 1 << 24;
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// How a plan sits on a GPU.
@@ -45,7 +49,7 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Result<Fit, SetupError> 
     // Longer texts than the model is made for are only looked at when they are asked for.
     let longest = match model.dimensions.positions {
         positions if positions >= setup.seq => positions,
-        _ => 1 << 24,
+        _ => MOST_TOKENS,
     };
     let passes = |change: &dyn Fn(&mut Setup)| -> bool {
         let mut other = setup.clone();
@@ -55,14 +59,14 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Result<Fit, SetupError> 
     Ok(Fit {
         verdict,
         headroom,
-        max_batch: largest(1_000_000, |value| {
+        max_batch: largest(MOST_BATCH, |value| {
             passes(&|other| {
                 other.batch = value;
                 other.concurrency = 1;
             })
         }),
         max_context: largest(longest, |value| passes(&|other| other.seq = value)),
-        max_concurrency: inference.then(|| largest(1_000_000, |value| passes(&|other| other.concurrency = value))),
+        max_concurrency: inference.then(|| largest(MOST_BATCH, |value| passes(&|other| other.concurrency = value))),
     })
 }
 

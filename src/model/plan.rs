@@ -127,13 +127,19 @@ fn check(model: &Model, setup: &Setup, states: &states::States) -> Result<(), Se
             setup.lora_targets.join(",")
         )));
     }
+    if setup.tensor_parallel > 1 && model.dimensions.heads <= 1 {
+        return Err(SetupError(format!(
+            "--tensor-parallel {}: the model has no attention heads to share out; leave the flag out",
+            setup.tensor_parallel
+        )));
+    }
     if setup.tensor_parallel > model.dimensions.heads.max(1) {
         return Err(SetupError(format!(
             "--tensor-parallel {}: the model has {} attention heads to share",
             setup.tensor_parallel, model.dimensions.heads
         )));
     }
-    if setup.tensor_parallel > 1 && model.dimensions.heads % setup.tensor_parallel != 0 {
+    if setup.tensor_parallel > 1 && !model.dimensions.heads.is_multiple_of(setup.tensor_parallel) {
         return Err(SetupError(format!(
             "--tensor-parallel {}: the {} attention heads cannot be shared out evenly, and engines refuse to start; take a divisor of {}",
             setup.tensor_parallel, model.dimensions.heads, model.dimensions.heads
@@ -298,7 +304,11 @@ fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {
     if model.inventory.groups.iter().any(tower) {
         out.push("images and sound are left out: the plan counts text tokens and the weights of the towers".to_owned());
     }
-    if setup.task != Task::Inference && states.trainable > 0.0 && setup.optimizer == super::training::Optimizer::AdamW {
+    if setup.task != Task::Inference
+        && states.trainable > 0.0
+        && setup.optimizer == super::training::Optimizer::AdamW
+        && setup.sharing.is_none()
+    {
         out.push(
             "AdamW in its foreach form needs one more copy of the trained parameters in its step; --optimizer adamw-fused does not"
                 .to_owned(),

@@ -113,7 +113,8 @@ fn reach(setup: &Setup, fit: &Fit) -> String {
     }
 }
 
-fn usual_line(model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
+/// The line of a task; none where the plan cannot be made.
+pub(super) fn usual_line(model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
     line(called(setup), model, setup, card)
 }
 

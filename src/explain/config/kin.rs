@@ -92,7 +92,7 @@ impl Kin {
     pub fn say(&self, base: Option<&Base>, choice: &Choice) -> Said {
         let root = Section::new(&self.root);
         let mut said = match self.document {
-            Document::AdapterConfig => lora::say(self, base),
+            Document::AdapterConfig => lora::say(self, base, choice),
             Document::WeightsIndex => index::say(root, base),
             Document::GenerationConfig => generation::say(self, base),
             Document::DeepSpeedConfig => deepspeed::say(self, base, choice),

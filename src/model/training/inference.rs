@@ -63,6 +63,12 @@ fn other_engine(model: &Model, setup: &Setup) -> String {
     format!("; {what} {} B", digits(other as f64 * shared_by(model, setup)))
 }
 
+/// Says so where tensor parallel does not make the cache smaller: a latent has no heads to share out.
+fn whole_on_each(model: &Model, setup: &Setup, one: f64) -> &'static str {
+    let share = shared_by(model, setup) * setup.pipeline_parallel as f64;
+    if setup.tensor_parallel > 1 && one > 0.0 && share >= 1.0 { ", whole on each GPU" } else { "" }
+}
+
 /// The share of the cache that one GPU holds: KV heads are not split below one.
 fn shared_by(model: &Model, setup: &Setup) -> f64 {
     let heads = model
@@ -95,12 +101,13 @@ pub fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> 
         if per_token { "KV cache" } else { "recurrent state" },
         one * many,
         format!(
-            "{} {} x {} tokens, {} B each in {}{}",
+            "{} {} x {} tokens, {} B each in {}{}{}",
             digits(many),
             if many == 1.0 { "sequence" } else { "sequences" },
             digits(setup.seq as f64),
             digits(one),
             cache_dtype(model, setup).name(),
+            whole_on_each(model, setup, one),
             other_engine(model, setup)
         ),
     );

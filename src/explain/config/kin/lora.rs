@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Base, Kin, Said, hint};
+use crate::explain::config::budget::{self, Choice};
 use crate::explain::config::marks::Mark;
 use crate::explain::config::{LANGUAGE, count, plain, size};
 use crate::explain::markdown;
@@ -13,6 +14,7 @@ use crate::model::adapter::{self, Adapter, Module, Targets};
 use crate::model::config::Section;
 use crate::model::inventory::{Part, Role};
 use crate::model::json::{Node, Value};
+use crate::model::training::Task;
 
 /// Names of modules that are written out.
 const MOST_NAMES: usize = 7;
@@ -23,7 +25,7 @@ const MOST_CHECKED: usize = 512;
 /// Names of experts and routers, which differ between versions of the code.
 const EXPERT_NAMES: [&str; 10] = ["gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w2", "w3", "gate", "router", "experts"];
 
-pub(super) fn say(kin: &Kin, base: Option<&Base>) -> Said {
+pub(super) fn say(kin: &Kin, base: Option<&Base>, choice: &Choice) -> Said {
     let adapter = match adapter::read(Section::new(&kin.root)) {
         Ok(adapter) => adapter,
         // Other kinds of adapters exist and are none of a mistake.
@@ -61,10 +63,22 @@ pub(super) fn say(kin: &Kin, base: Option<&Base>) -> Said {
     let bytes = |element: u64| size(trained.saturating_mul(element));
     said.lens.push(fill(LANGUAGE, "kin.adapter.bytes", &[("full", bytes(4)), ("half", bytes(2))]));
     said.lens.push(fill(LANGUAGE, "kin.base", &[("place", plain(&base.place))]));
+    said.tasks = tasks(&adapter, base, choice);
     if let Some(rank) = kin.member("r") {
         said.hints.push(hint(rank, fill(LANGUAGE, "kin.adapter.hint", &[("count", count(trained))])));
     }
     said
+}
+
+/// Whether training this adapter fits, on the base as it is and in 4 bits.
+fn tasks(adapter: &Adapter, base: &Base, choice: &Choice) -> Vec<String> {
+    let line = |task: Task| {
+        let mut setup = budget::setup(&base.model, task, choice);
+        setup.lora_r = adapter.rank;
+        setup.lora_targets = adapter.target_names(&base.model.inventory);
+        budget::usual_line(&base.model, &setup, choice.card())
+    };
+    [Task::Lora, Task::Qlora].into_iter().filter(|&task| choice.task.is_none_or(|chosen| chosen == task)).filter_map(line).collect()
 }
 
 /// Targets that the base does not have. Silent where its modules may be called otherwise than here: models that are
@@ -85,7 +99,7 @@ fn missing(kin: &Kin, adapter: &Adapter, base: &Base) -> Vec<Mark> {
     match (&adapter.targets, &member.node.value) {
         (Targets::Named(_), Value::Array(items)) => {
             let absent = |item: &&Node| match &item.value {
-                Value::String(name) => !(experts && EXPERT_NAMES.contains(&name.as_str())) && !adapter::is_module(inventory, name),
+                Value::String(name) => !(experts && EXPERT_NAMES.contains(&name.as_str()) || adapter::is_module(inventory, name)),
                 _ => false,
             };
             let named = |item: &Node| match &item.value {
