@@ -14,6 +14,7 @@ pub mod memory;
 mod outcome;
 pub mod progress;
 pub mod record;
+mod recovery;
 mod related;
 mod root;
 pub mod rules;
