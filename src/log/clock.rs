@@ -36,10 +36,15 @@ static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
     })
 });
 
+/// Does a stamp count the seconds since the kernel started, as those of `dmesg` do?
+pub fn is_uptime(stamp: &str) -> bool {
+    FORMS.as_ref().is_some_and(|forms| forms.uptime.is_match(stamp))
+}
+
 /// A time stamp as seconds, and after how many of them it would read the same again.
 fn seconds(stamp: &str) -> Option<(f64, Option<f64>)> {
     let forms = FORMS.as_ref()?;
-    if forms.uptime.is_match(stamp) {
+    if is_uptime(stamp) {
         return Some((stamp.parse().ok()?, None));
     }
     let clock = forms.clock.captures(stamp)?;

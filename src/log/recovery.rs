@@ -4,6 +4,7 @@
 //! lines follow, they show that the run went on; here the program's own words do, as long as no failure stands below them.
 
 use super::finding::Finding;
+use super::record;
 use super::story::Group;
 use super::uncaught;
 use super::vocabulary::{Kind, Role, Severity};
@@ -95,6 +96,10 @@ pub(super) fn handled_at(error: &Finding, lines: &dyn Lines) -> Option<usize> {
     let below = error.span.end_line;
     let near = (below..=below + NEAR_LINES).find(|&i| {
         let line = lines.line(i);
+        // Another rank goes on without this one.
+        if error.rank.is_some() && i > below && record::last(&line, MOST_BYTES).prefix.rank.is_some_and(|rank| Some(rank) != error.rank) {
+            return false;
+        }
         let from = if i == below { floor_border(&line, error.span.end) } else { 0 };
         is_handling(&line[from..])
     });
@@ -157,5 +162,7 @@ mod tests {
             assert!(!is_handling(said), "{said}");
             assert_eq!(first(&format!("{OOM}{said}\n")).1, Severity::Error, "{said}");
         }
+        let other_rank = format!("[rank3]: {OOM}[rank0]: Batch size 128 failed, trying batch size 64\n");
+        assert_eq!(first(&other_rank).1, Severity::Error);
     }
 }
