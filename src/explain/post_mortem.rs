@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use super::sentences;
 use super::texts::{Language, fill, text};
 use super::{diagnostic_message, headline, markdown, ranges};
+use crate::log::clock;
 use crate::log::progress;
 use crate::log::record;
 use crate::log::rules::Rules;
@@ -108,6 +109,7 @@ fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
         _ => {}
     }
     let time = finding.time.clone().or_else(|| time_near(part.lines?, finding.span.line));
+    let time = time.map(|time| if clock::is_uptime(&time) { fill(language, "post.uptime", &[("seconds", time)]) } else { time });
     let last_step = match part.lines {
         Some(lines) => step_above(lines, finding.span.line),
         None => part.analysis.story.last_step,

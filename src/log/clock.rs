@@ -1,7 +1,8 @@
 //! Time stamps of findings: how far apart two events are, and which was first.
 //!
 //! Two stamps are compared only where they are written in one style, since then one sort of logger wrote both and they
-//! mean the same zone. Stamps without a year or a date are taken to be less than half a year or half a day apart.
+//! mean the same zone. Stamps without a year are taken to be less than half a year apart; those without a date say nothing
+//! beyond an hour, since a run may last for days.
 
 use std::sync::LazyLock;
 
@@ -12,6 +13,7 @@ use super::finding::Finding;
 /// Clocks of the hosts of one cluster agree to about this many seconds.
 const HOST_SKEW: f64 = 1.0;
 
+const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
 /// Days before each month of a leap year, so that each date of any year has its place.
 const DAYS_BEFORE: [u16; 12] = [0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335];
@@ -36,10 +38,15 @@ static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
     })
 });
 
+/// Does a stamp count the seconds since the kernel started, as those of `dmesg` do?
+pub fn is_uptime(stamp: &str) -> bool {
+    FORMS.as_ref().is_some_and(|forms| forms.uptime.is_match(stamp))
+}
+
 /// A time stamp as seconds, and after how many of them it would read the same again.
 fn seconds(stamp: &str) -> Option<(f64, Option<f64>)> {
     let forms = FORMS.as_ref()?;
-    if forms.uptime.is_match(stamp) {
+    if is_uptime(stamp) {
         return Some((stamp.parse().ok()?, None));
     }
     let clock = forms.clock.captures(stamp)?;
@@ -73,12 +80,12 @@ pub fn between(one: &str, other: &str) -> Option<f64> {
         return None;
     }
     let ((a, period), (b, _)) = (seconds(one)?, seconds(other)?);
-    let gap = b - a;
-    Some(match period {
-        Some(period) if gap > period / 2.0 => gap - period,
-        Some(period) if gap < -period / 2.0 => gap + period,
-        _ => gap,
-    })
+    let gap = match (b - a, period) {
+        (gap, Some(period)) if gap > period / 2.0 => gap - period,
+        (gap, Some(period)) if gap < -period / 2.0 => gap + period,
+        (gap, _) => gap,
+    };
+    (period != Some(DAY) || gap.abs() <= HOUR).then_some(gap)
 }
 
 /// Do the time stamps say that the one was written before the other?
@@ -127,6 +134,7 @@ mod tests {
             ("2024-11-29T10:12:00Z", "2024-11-29T10:12:00+01:00"),
             ("10:12:00", "2024-11-29 10:12:00"),
             ("999.500000", "10:12:00"),
+            ("01:00:00", "14:00:00"),
             ("soon", "late"),
         ] {
             assert_eq!(between(a, b), None, "{a} {b}");

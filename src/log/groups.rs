@@ -6,6 +6,7 @@ use std::collections::hash_map::Entry;
 use super::aftermath::{STEPS_ONWARD, went_on};
 use super::finding::Finding;
 use super::progress::Steps;
+use super::recovery;
 use super::related;
 use super::story::Group;
 use super::uncaught;
@@ -110,9 +111,13 @@ fn split_where_it_went_on(group: &Group, findings: &[Finding], starts: &[usize],
         let next = group.members.get(k + 1).map(|&n| findings[n].span.line);
         let here = findings[i].span.end_line;
         let far = next.is_none_or(|next| next > here + STEPS_ONWARD);
-        if far && went_on(steps, here, next.unwrap_or(end)) {
+        // The same error once more, after the program said what it did about this one, is another event.
+        let handled = k < MOST_CANDIDATES
+            && findings[i].kind == Kind::Oom
+            && next.is_some_and(|next| recovery::handled_at(&findings[i], steps.lines).is_some_and(|line| line < next));
+        if handled || (far && went_on(steps, here, next.unwrap_or(end))) {
             let members = std::mem::take(&mut members);
-            out.push(Group { lead: members[0], members, went_on: true, attempt: group.attempt, ..Group::default() });
+            out.push(Group { lead: members[0], members, went_on: true, handled, attempt: group.attempt, ..Group::default() });
         }
     }
     if !members.is_empty() {

@@ -15,6 +15,7 @@ mod outcome;
 pub mod progress;
 pub mod ranks;
 pub mod record;
+mod recovery;
 mod related;
 mod root;
 pub mod rules;

@@ -37,7 +37,7 @@ pub(super) fn judge(findings: &[Finding], story: &mut Story, lines: &dyn Lines) 
                 return (true, Outcome::Recovered);
             }
             if group.went_on {
-                let handled = nth < MOST_GROUPS && is_handled(group, findings, lines);
+                let handled = group.handled || (nth < MOST_GROUPS && is_handled(group, findings, lines));
                 return (true, if handled { Outcome::Recovered } else { Outcome::WentOn });
             }
             let outcome = match (lead.cause, lead.role) {

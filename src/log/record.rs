@@ -48,6 +48,8 @@ const MOST_PREFIXES: usize = 8;
 const MOST_RANKS: u32 = 1 << 24;
 /// One prefix is at most this long.
 const MOST_PREFIX_BYTES: usize = 160;
+/// Boxes in one another are at most this many.
+const MOST_BOXES: usize = 4;
 /// Sides of a drawn box. The ASCII bar is not one of them: tables are read with their bars.
 const BOX_SIDES: [char; 3] = ['│', '┃', '║'];
 /// Memory for the states of the prefix set, in bytes; with less it falls back to an engine many times slower.
@@ -169,7 +171,7 @@ pub fn read(segment: Segment) -> Record {
     let mut record = Record { body: segment, ..Record::default() };
     for _ in 0..MOST_PREFIXES {
         trim_start(&mut record);
-        open_box(&mut record);
+        open_boxes(&mut record);
         let Some(length) = glued_carets(&record.body.text).or_else(|| peel(&record.body.text, &mut record.prefix)) else { break };
         record.body = std::mem::take(&mut record.body).skip(length);
         record.indent = 0;
@@ -180,16 +182,18 @@ pub fn read(segment: Segment) -> Record {
     record
 }
 
-/// Takes the two sides off a line in a drawn box, as `rich` draws them.
-fn open_box(record: &mut Record) {
-    let text = record.body.text.trim_end();
-    let Some(side) = BOX_SIDES.into_iter().find(|&side| text.starts_with(side)) else { return };
-    let Some(inner) = text.strip_prefix(side).and_then(|text| text.strip_suffix(side)) else { return };
-    let end = side.len_utf8() + inner.trim_end().len();
-    record.body.text.truncate(end);
-    record.body = std::mem::take(&mut record.body).skip(side.len_utf8());
-    record.indent += 1;
-    trim_start(record);
+/// Takes the two sides off a line in drawn boxes, as `rich` draws them: one in another round local variables.
+fn open_boxes(record: &mut Record) {
+    for _ in 0..MOST_BOXES {
+        let text = record.body.text.trim_end();
+        let Some(side) = BOX_SIDES.into_iter().find(|&side| text.starts_with(side)) else { return };
+        let Some(inner) = text.strip_prefix(side).and_then(|text| text.strip_suffix(side)) else { return };
+        let end = side.len_utf8() + inner.trim_end().len();
+        record.body.text.truncate(end);
+        record.body = std::mem::take(&mut record.body).skip(side.len_utf8());
+        record.indent += 1;
+        trim_start(record);
+    }
 }
 
 /// What is seen last of the beginning of a raw line.
@@ -287,6 +291,9 @@ static GLUED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// stands in front of it: `raise ValueError("bad") ValueError: bad`.
 pub fn without_glued_source(record: Record) -> Record {
     let text = record.body.text.as_str();
+    if !["Error:", "Exception:", "Interrupt:", "Exit:", "Exhausted:"].iter().any(|end| text.contains(end)) {
+        return record;
+    }
     // A comment or a changed line that quotes an exception is no source code in front of one.
     let is_code =
         text.trim_start_matches(|c: char| c.is_ascii_digit() || " ->❱".contains(c)).starts_with(|c: char| c.is_ascii_alphabetic());
@@ -470,6 +477,7 @@ mod tests {
         let got = record(line);
         assert_eq!((got.body.text.as_str(), got.prefix.rank), ("CUDA out of mem", Some(1)));
         assert_eq!(&line[got.body.raw_start(0)..got.body.raw_stop(15)], "CUDA out of mem");
+        assert_eq!(record("│ │ x = 'CUDA out of memory' │     │").body.text, "x = 'CUDA out of memory'");
         assert_eq!(record("│ ❱ 31 │ run()").body.text, "│ ❱ 31 │ run()");
         assert_eq!(record("│").body.text, "│");
     }

@@ -19,7 +19,7 @@ use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
 use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
-use super::{Analysis, build, memory, outcome, related, root, serving, teardown, uncaught};
+use super::{Analysis, build, memory, outcome, recovery, related, root, serving, teardown, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -87,6 +87,8 @@ pub struct Group {
     pub outcome: Outcome,
     /// The attempt it belongs to, from 0.
     pub attempt: usize,
+    /// Did the program say what it does instead, or follow from what it handled so?
+    pub handled: bool,
     /// Does nothing tie it to the root cause, although such events often follow one another?
     pub unrelated: bool,
 }
@@ -123,6 +125,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     story.last_step = last_step(steps);
     story.attempts = attempts::of(&starts, lines.count());
     story.groups = groups::group(&findings, &starts, steps);
+    recovery::mark(&findings, &mut story.groups, lines);
     story.group_index = vec![0; findings.len()];
     for (nth, group) in story.groups.iter().enumerate() {
         for &member in &group.members {

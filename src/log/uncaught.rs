@@ -80,7 +80,8 @@ fn first<'s>(findings: &[Finding], groups: impl Iterator<Item = &'s Group>) -> O
     groups.into_iter().find(alone).map(|group| group.lead)
 }
 
-fn is_end(lead: &Finding) -> bool {
+/// Does it say that a process ended, and not why?
+pub(super) fn is_end(lead: &Finding) -> bool {
     let launcher = lead.kind == Kind::Launch && matches!(lead.role, Role::Consequence | Role::Confirmation);
     launcher || (lead.precedence >= SYMPTOMS_FROM && lead.severity != Severity::Info && !is_exception(lead))
 }

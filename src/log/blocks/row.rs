@@ -12,6 +12,9 @@ use crate::text::{Lines, clean, floor_border};
 /// A row of a table is shorter than this; of a longer line only the beginning is read.
 const MOST_BYTES: usize = 4 << 10;
 
+/// A record with all lines of a message in it is shorter than this.
+const MOST_RECORD: usize = 16 << 10;
+
 /// A clean line and its place.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
@@ -31,6 +34,13 @@ impl Row {
             record = record::read(inner);
         }
         Row { line: i, record }
+    }
+
+    /// The lines of a JSON record's message; nothing when line `i` is no such record.
+    pub fn inner(lines: &dyn Lines, i: usize) -> Vec<Row> {
+        let outer = record::last(&lines.line(i), MOST_RECORD);
+        let messages = clean::json_messages(&outer.body).unwrap_or_default();
+        messages.into_iter().map(|body| Row { line: i, record: record::read(body) }).collect()
     }
 
     /// The pieces of a row that each begin with a match; nothing when there is none.

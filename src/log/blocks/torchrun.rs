@@ -35,8 +35,7 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut trace = false;
     let mut exception = None;
     let last = lines.count().min(m.span.line + MOST_LINES);
-    let mut rows =
-        flattened(&Row::read(lines, m.span.line)).into_iter().chain((m.span.line + 1..last).map(|i| Row::read(lines, i))).peekable();
+    let mut rows = in_one_line(lines, m.span.line).into_iter().chain((m.span.line + 1..last).map(|i| Row::read(lines, i))).peekable();
     while let Some(row) = rows.next() {
         let (i, text) = (row.line, row.text());
         let headless = !in_root && !in_others && i > m.span.line + MOST_HEAD;
@@ -115,8 +114,14 @@ fn is_rule(text: &str) -> bool {
     text.len() >= 8 && ["=", "-", "*"].iter().any(|mark| text.chars().all(|c| mark.starts_with(c)))
 }
 
-/// The rows of a summary that was copied without its line breaks: all of them stand behind the match.
-fn flattened(row: &Row) -> Vec<Row> {
+/// The rows of a summary that stands in one line with the match: copied without its line breaks, or in a JSON record.
+fn in_one_line(lines: &dyn Lines, line: usize) -> Vec<Row> {
+    let is_heading = |row: &Row| row.text().contains("ChildFailedError:");
+    let inner = Row::inner(lines, line);
+    if inner.len() > 1 {
+        return inner.into_iter().skip_while(|row| !is_heading(row)).skip(1).collect();
+    }
+    let row = inner.into_iter().next().unwrap_or_else(|| Row::read(lines, line));
     let is_whole = row.text().contains("Root Cause") && row.text().contains("exitcode");
     BEGINNINGS.as_ref().filter(|_| is_whole).map_or_else(Vec::new, |beginnings| row.pieces(beginnings))
 }
@@ -190,6 +195,14 @@ mod tests {
             (Some("node01"), Some("2024-11-29_10:12:00"), Some(1.0))
         );
         assert_eq!(block.end, (0, line.trim_end().len()));
+    }
+
+    #[test]
+    fn a_summary_in_a_record_is_read() {
+        let line = r#"{"level":"error","message":"errors.ChildFailedError: \n============\nRoot Cause (first observed failure):\n[0]:\n  time      : 2024-11-29_10:12:00\n  host      : node01\n  rank      : 3 (local_rank: 3)\n  exitcode  : 1 (pid: 12345)\n============"}"#;
+        let block = read(&crate::log::blocks::match_at(0, 50), &StrLines::new(line)).unwrap();
+        assert_eq!((number(&block, "rank"), number(&block, "exitcode"), text(&block, "host")), (Some(3.0), Some(1.0), Some("node01")));
+        assert!(block.end.1 <= line.len());
     }
 
     #[test]
