@@ -21,6 +21,8 @@ const LEAST_WAITING: usize = 2;
 const MOST_BEHIND: i64 = 8;
 /// Operations whose sizes are the same on all ranks.
 const SAME_SIZE: [&str; 6] = ["ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "ALLREDUCE_COALESCED"];
+/// Operations between some ranks only: the others are in none of them, and the two sides call different ones.
+const PAIRWISE: [&str; 4] = ["SEND", "RECV", "RECVANYSOURCE", "COALESCED"];
 /// The group of all ranks.
 const WHOLE: &str = "default_pg";
 
@@ -31,6 +33,12 @@ pub struct Call {
     pub op: Option<String>,
     /// Elements in and out, where printed.
     pub numel: Option<(i64, i64)>,
+}
+
+impl Call {
+    fn is_pairwise(&self) -> bool {
+        self.op.as_deref().is_some_and(|op| PAIRWISE.contains(&op))
+    }
 }
 
 /// How far one rank had come in the group of a collective.
@@ -56,6 +64,8 @@ impl Progress {
 pub struct Collective {
     /// The process group, where printed.
     pub group: Option<String>,
+    /// No line names the group, and the ranks number themselves as members of several.
+    pub mixed: bool,
     /// Sequence number in its process group.
     pub seq: i64,
     /// What the ranks called, each with its ranks; more than one entry: the program took different paths.
@@ -85,9 +95,10 @@ impl Collective {
         ranks
     }
 
-    /// Were the ranks in different operations, or in one of different sizes?
+    /// Were the ranks in different operations, or in one of different sizes? Not told where they may be in different groups.
     pub fn is_desynchronised(&self) -> bool {
-        let mut calls = self.calls.iter().filter_map(|(call, _)| Some((call.op.as_ref()?, call.numel)));
+        let compared = |call: &&(Call, Vec<u32>)| !self.mixed && !call.0.is_pairwise();
+        let mut calls = self.calls.iter().filter(compared).filter_map(|(call, _)| Some((call.op.as_ref()?, call.numel)));
         let Some((op, numel)) = calls.next() else { return false };
         calls.any(|(other, size)| {
             let size_counts = SAME_SIZE.contains(&op.as_str());
@@ -133,7 +144,10 @@ pub fn judge<'e>(evidence: impl IntoIterator<Item = &'e Evidence>) -> Option<Col
         let names_part = |own: &Group| Some(&own.id) == group.as_ref() && own.name.as_deref().is_some_and(|name| name != WHOLE);
         report.group.as_ref().is_some_and(names_part)
     });
-    if part || waiting.len() < LEAST_WAITING {
+    let renumbered = |report: &Report| report.seq == Some(seq) && report.inner.is_some_and(|inner| inner != report.rank);
+    let mixed = group.is_none() && reports().any(renumbered);
+    let part = part || mixed;
+    if part || waiting.len() < LEAST_WAITING || by_rank.values().any(Call::is_pairwise) {
         missing.clear();
     }
     // Where groups wait for each other, who waits in none of them is the one that they wait for.
@@ -156,7 +170,7 @@ pub fn judge<'e>(evidence: impl IntoIterator<Item = &'e Evidence>) -> Option<Col
     // The log of one rank alone says nothing of the others. A gap below the highest rank counts only beside few.
     let several = waiting.len() >= LEAST_WAITING;
     let silent = if several && (world.is_some() || !missing.is_empty()) { silent } else { Vec::new() };
-    Some(Collective { group, seq, calls, missing, absent, unexplained, silent, behind, progress, world })
+    Some(Collective { group, mixed, seq, calls, missing, absent, unexplained, silent, behind, progress, world })
 }
 
 /// What a rank's watchdog said of its collectives.
@@ -250,6 +264,13 @@ mod tests {
         assert!(of(&op, &[]).is_desynchronised());
         let size: String = [timeout(0, "ALLREDUCE", 64, 698), timeout(1, "ALLREDUCE", 65, 698)].concat();
         assert!(of(&size, &[]).is_desynchronised());
+        // The two sides of a transfer, and ranks that take no part in it.
+        let pair: String = [timeout(0, "SEND", 64, 698), timeout(1, "RECV", 64, 698), timeout(3, "RECV", 64, 698)].concat();
+        assert!(!of(&pair, &[]).is_desynchronised() && of(&pair, &[]).missing.is_empty());
+        // Two groups of two, which no line names: 2 and 3 are 0 and 1 in theirs.
+        let other = |rank: u32| timeout(rank, "BROADCAST", 64, 698).replace(&format!("[Rank {rank}]"), &format!("[Rank {}]", rank - 2));
+        let groups: String = [timeout(0, "ALLREDUCE", 64, 698), timeout(1, "ALLREDUCE", 64, 698), other(2), other(3)].concat();
+        assert!(!of(&groups, &[]).is_desynchronised());
         let uneven: String = [timeout(0, "ALLTOALL_BASE", 64, 698), timeout(1, "ALLTOALL_BASE", 65, 698)].concat();
         assert!(!of(&uneven, &[]).is_desynchronised());
     }
