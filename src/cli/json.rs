@@ -100,6 +100,7 @@ fn collective_object(collective: &Collective) -> Json {
         "calls": calls,
         "desynchronised": collective.is_desynchronised(),
         "missing": collective.missing,
+        "absent": collective.absent,
         "unexplained": collective.unexplained,
         "silent": collective.silent,
         "behind": behind,

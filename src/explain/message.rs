@@ -65,7 +65,7 @@ fn other_ranks(analysis: &Analysis, finding: &Finding, group: &Group, language: 
             if let Some(calls) = different_calls(collective, language) {
                 return Some(fill(language, "collective.different", &[("calls", calls)]));
             }
-            collective.missing.clone()
+            [collective.missing.clone(), collective.absent.clone()].concat()
         }
         Some(_) => Vec::new(),
         None => silent_ranks(finding, &group.ranks),

@@ -26,6 +26,10 @@ pub(super) fn collective_sentences(collective: &Collective, language: Language) 
             [seq.clone(), op, ("ranks", named(&waiting, true, language)), ("missing", named(&collective.missing, false, language))];
         out.push(fill(language, "collective.missing", &values));
     }
+    if !collective.absent.is_empty() {
+        let values = [("absent", named(&collective.absent, false, language)), ("count", collective.absent.len().to_string())];
+        out.push(fill(language, "collective.absent", &values));
+    }
     if !collective.behind.is_empty() && collective.behind.len() * 2 <= waiting.len().max(2) {
         let ranks: Vec<u32> = collective.behind.iter().map(|(rank, _)| *rank).collect();
         let last = collective.behind.iter().map(|(_, last)| *last).min().unwrap_or_default();

@@ -144,6 +144,10 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     texts.retain(|(name, _)| name != "rows" && name != "header");
     let whole = |name: &str| numbers.iter().find(|n| n.name == name).map(|n| n.value.as_f64()).filter(|x| *x >= 0.0);
     let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
+    let ranked = |name: &str| whole(name).filter(|x| *x < MOST_RANKS).map(|x| x as u32);
+    // A number inside a process group is the global one only in the group of all ranks.
+    let global = m.prefix.rank.filter(|_| m.prefix.is_global);
+    let rank = ranked("rank").or(global).or_else(|| ranked("group_rank")).or(m.prefix.rank);
     Some(Finding {
         rule: page.id.clone(),
         title: title(page, &texts),
@@ -153,9 +157,9 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
         confidence: front.confidence,
         role: front.role,
         precedence: front.precedence,
-        message: message(&front.title, &front.message, &numbers, &texts),
+        message: message(&front.title, &front.message, &numbers, &texts, rank),
         span,
-        rank: whole("rank").filter(|x| *x < MOST_RANKS).map(|x| x as u32).or(m.prefix.rank),
+        rank,
         step: whole("step").map(|x| x as u64),
         time: text("time").or_else(|| m.prefix.time.clone()),
         host: text("host").or_else(|| m.prefix.host.clone()),
@@ -196,12 +200,13 @@ fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
 }
 
 /// The first template whose placeholders are all present, filled in; the page's title when there is none.
-pub(super) fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
+pub(super) fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)], rank: Option<u32>) -> String {
     let value = |name: &str| -> Option<String> {
         if let Some(number) = numbers.iter().find(|n| n.name == name) {
             return Some(number.shown());
         }
-        texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone())
+        let text = texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone());
+        text.or_else(|| rank.filter(|_| name == "rank").map(|rank| rank.to_string()))
     };
     let fill = |template: &str| -> Option<String> {
         let mut out = template.to_owned();

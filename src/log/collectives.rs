@@ -21,6 +21,8 @@ const LEAST_WAITING: usize = 2;
 const MOST_BEHIND: i64 = 8;
 /// Operations whose sizes are the same on all ranks.
 const SAME_SIZE: [&str; 6] = ["ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "ALLREDUCE_COALESCED"];
+/// Operations between some ranks only: the others are in none of them, and the two sides call different ones.
+const PAIRWISE: [&str; 4] = ["SEND", "RECV", "RECVANYSOURCE", "COALESCED"];
 /// The group of all ranks.
 const WHOLE: &str = "default_pg";
 
@@ -31,6 +33,12 @@ pub struct Call {
     pub op: Option<String>,
     /// Elements in and out, where printed.
     pub numel: Option<(i64, i64)>,
+}
+
+impl Call {
+    fn is_pairwise(&self) -> bool {
+        self.op.as_deref().is_some_and(|op| PAIRWISE.contains(&op))
+    }
 }
 
 /// How far one rank had come in the group of a collective.
@@ -56,12 +64,17 @@ impl Progress {
 pub struct Collective {
     /// The process group, where printed.
     pub group: Option<String>,
+    /// No line names the group, and the ranks number themselves as members of several.
+    pub mixed: bool,
     /// Sequence number in its process group.
     pub seq: i64,
     /// What the ranks called, each with its ranks; more than one entry: the program took different paths.
     pub calls: Vec<(Call, Vec<u32>)>,
     /// Ranks of the run that did not report this timeout, when at least two did and these are fewer.
     pub missing: Vec<u32>,
+    /// Where only a part of the ranks belongs to the group: ranks of the run that waited in no collective at all, when
+    /// nearly all others did.
+    pub absent: Vec<u32>,
     /// Those of them that report nothing else that went wrong, although something was found or read of them.
     pub unexplained: Vec<u32>,
     /// Ranks of the run of which there is nothing at all: no finding, no file, no line.
@@ -82,9 +95,10 @@ impl Collective {
         ranks
     }
 
-    /// Were the ranks in different operations, or in one of different sizes?
+    /// Were the ranks in different operations, or in one of different sizes? Not told where they may be in different groups.
     pub fn is_desynchronised(&self) -> bool {
-        let mut calls = self.calls.iter().filter_map(|(call, _)| Some((call.op.as_ref()?, call.numel)));
+        let compared = |call: &&(Call, Vec<u32>)| !self.mixed && !call.0.is_pairwise();
+        let mut calls = self.calls.iter().filter(compared).filter_map(|(call, _)| Some((call.op.as_ref()?, call.numel)));
         let Some((op, numel)) = calls.next() else { return false };
         calls.any(|(other, size)| {
             let size_counts = SAME_SIZE.contains(&op.as_str());
@@ -117,19 +131,31 @@ pub fn judge<'e>(evidence: impl IntoIterator<Item = &'e Evidence>) -> Option<Col
     let just_before = |last: i64| (seq - MOST_BEHIND..seq).contains(&last);
     let elsewhere: BTreeSet<u32> =
         reports().filter(|report| report.seq.is_some_and(|at| !just_before(at))).map(|report| report.rank).collect();
-    let mut missing: Vec<u32> = heard.iter().filter(|rank| !waiting.contains(rank) && !elsewhere.contains(rank)).copied().collect();
-    missing.extend(&silent);
-    missing.sort_unstable();
-    // Ranks of other groups wait in other collectives: only a few absent ones among many are suspects.
+    let quiet = |rank: &u32| !waiting.contains(rank) && !elsewhere.contains(rank);
+    // Ranks of other groups wait in other collectives: only a few absent ones among many are suspects. The logs of other
+    // nodes may not be here; that lets nobody off in the midst of those that waited.
+    let few = |ranks: &Vec<u32>, among: usize| ranks.len() * 2 <= among + 1;
+    let midst = |rank: &&u32| waiting.range(..**rank).next().is_some() && waiting.range(**rank..).next().is_some();
+    let known = heard.iter().filter(|rank| quiet(rank));
+    let all_missing: Vec<u32> = known.clone().chain(&silent).copied().collect::<BTreeSet<u32>>().into_iter().collect();
+    let inner: Vec<u32> = known.chain(silent.iter().filter(midst)).copied().collect::<BTreeSet<u32>>().into_iter().collect();
+    let mut missing = [all_missing, inner].into_iter().find(|ranks| few(ranks, waiting.len())).unwrap_or_default();
     let part = reports().any(|report| {
         let names_part = |own: &Group| Some(&own.id) == group.as_ref() && own.name.as_deref().is_some_and(|name| name != WHOLE);
         report.group.as_ref().is_some_and(names_part)
     });
-    if part || waiting.len() < LEAST_WAITING || missing.len() * 2 > waiting.len() + 1 {
+    let renumbered = |report: &Report| report.seq == Some(seq) && report.inner.is_some_and(|inner| inner != report.rank);
+    let mixed = group.is_none() && reports().any(renumbered);
+    let part = part || mixed;
+    if part || waiting.len() < LEAST_WAITING || by_rank.values().any(Call::is_pairwise) {
         missing.clear();
     }
+    // Where groups wait for each other, who waits in none of them is the one that they wait for.
+    let reporting: BTreeSet<u32> = reports().map(|report| report.rank).collect();
+    let others: Vec<u32> = heard.iter().chain(&silent).copied().filter(|rank| !reporting.contains(rank)).collect();
+    let absent = if part && reporting.len() > LEAST_WAITING && few(&others, reporting.len()) { others } else { Vec::new() };
     let explained = |rank: &u32| all.iter().any(|one| one.told.contains(rank)) || !heard.contains(rank);
-    let unexplained = missing.iter().copied().filter(|rank| !explained(rank)).collect();
+    let unexplained = missing.iter().chain(&absent).copied().filter(|rank| !explained(rank)).collect();
     let mut calls: BTreeMap<Call, Vec<u32>> = BTreeMap::new();
     for (rank, call) in by_rank {
         calls.entry(call).or_default().push(rank);
@@ -144,7 +170,7 @@ pub fn judge<'e>(evidence: impl IntoIterator<Item = &'e Evidence>) -> Option<Col
     // The log of one rank alone says nothing of the others. A gap below the highest rank counts only beside few.
     let several = waiting.len() >= LEAST_WAITING;
     let silent = if several && (world.is_some() || !missing.is_empty()) { silent } else { Vec::new() };
-    Some(Collective { group, seq, calls, missing, unexplained, silent, behind, progress, world })
+    Some(Collective { group, mixed, seq, calls, missing, absent, unexplained, silent, behind, progress, world })
 }
 
 /// What a rank's watchdog said of its collectives.
@@ -238,6 +264,13 @@ mod tests {
         assert!(of(&op, &[]).is_desynchronised());
         let size: String = [timeout(0, "ALLREDUCE", 64, 698), timeout(1, "ALLREDUCE", 65, 698)].concat();
         assert!(of(&size, &[]).is_desynchronised());
+        // The two sides of a transfer, and ranks that take no part in it.
+        let pair: String = [timeout(0, "SEND", 64, 698), timeout(1, "RECV", 64, 698), timeout(3, "RECV", 64, 698)].concat();
+        assert!(!of(&pair, &[]).is_desynchronised() && of(&pair, &[]).missing.is_empty());
+        // Two groups of two, which no line names: 2 and 3 are 0 and 1 in theirs.
+        let other = |rank: u32| timeout(rank, "BROADCAST", 64, 698).replace(&format!("[Rank {rank}]"), &format!("[Rank {}]", rank - 2));
+        let groups: String = [timeout(0, "ALLREDUCE", 64, 698), timeout(1, "ALLREDUCE", 64, 698), other(2), other(3)].concat();
+        assert!(!of(&groups, &[]).is_desynchronised());
         let uneven: String = [timeout(0, "ALLTOALL_BASE", 64, 698), timeout(1, "ALLTOALL_BASE", 65, 698)].concat();
         assert!(!of(&uneven, &[]).is_desynchronised());
     }
@@ -263,6 +296,9 @@ mod tests {
         assert_eq!((node.missing.len(), node.silent.len()), (0, 10));
         // One rank's own log says nothing of the others.
         assert!(of(&format!("using world size: 8, data-parallel size: 8\n{}", timeout(0, "ALLREDUCE", 64, 698)), &[]).silent.is_empty());
+        // In the midst of those that waited a rank is missed, whatever the other node says.
+        let gap: String = [8, 9, 10, 12, 13, 14, 15].map(|rank| timeout(rank, "ALLREDUCE", 64, 698)).concat();
+        assert_eq!(of(&format!("using world size: 16, data-parallel size: 16\n{gap}"), &[]).missing, [11]);
         // A rank that cannot be: the number was of something else.
         let wrong = of(&format!("using world size: 4, data-parallel size: 4\n{waits}"), &[]);
         assert_eq!((wrong.world, wrong.missing, wrong.silent), (None, vec![], vec![]));
@@ -289,5 +325,10 @@ mod tests {
             (0..4).map(|rank| format!("{}{}", timeout(rank, "ALLREDUCE", 64, 698).lines().next().unwrap(), "\n") + &group(rank)).collect();
         let found = of(&format!("world_size=6\n{text}[rank4]: step 3 loss 2.0\n"), &[]);
         assert_eq!((found.group.as_deref(), found.missing, found.silent), (Some("3"), vec![], vec![5]));
+        // The two that wait in no group are those that all others wait for.
+        assert_eq!((found.absent, found.unexplained), (vec![4, 5], vec![4]));
+        // The numbers inside the groups are not the ranks.
+        let inside: String = (0..4).map(|rank| group(rank).replace(&format!(" Rank {rank}]"), &format!(" Rank {}]", rank % 2))).collect();
+        assert_eq!(of(&inside, &[]).waiting(), [0, 1, 2, 3]);
     }
 }

@@ -18,6 +18,8 @@ use crate::text::floor_border;
 pub struct Prefix {
     /// Global rank or task number.
     pub rank: Option<u32>,
+    /// Is it the global rank for sure, and not the number of a process on its node?
+    pub is_global: bool,
     /// Time stamp, as written.
     pub time: Option<String>,
     /// Node, host, pod or actor.
@@ -235,8 +237,11 @@ fn peel(text: &str, prefix: &mut Prefix) -> Option<usize> {
         };
         keep(&mut prefix.host, host);
         keep(&mut prefix.time, found.name("time").map(|m| m.as_str()));
-        if prefix.rank.is_none() {
-            prefix.rank = found.name("rank").and_then(|m| m.as_str().parse().ok()).filter(|&rank| rank < MOST_RANKS);
+        let rank = found.name("rank").and_then(|m| m.as_str().parse().ok()).filter(|&rank| rank < MOST_RANKS);
+        // A launcher's own number may be that of a process on its node, `[default3]:`; torch prints the global one.
+        let is_global = head.starts_with("[rank");
+        if rank.is_some() && (prefix.rank.is_none() || (is_global && !prefix.is_global)) {
+            (prefix.rank, prefix.is_global) = (rank, is_global);
         }
         return found.get(0).map(|whole| whole.len()).filter(|&length| length > 0);
     }
@@ -424,6 +429,7 @@ mod tests {
             ("[rank1]:[E1129 10:11:12.123456789 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog", "[Rank 1] Watchdog", Some(1)),
             ("[rank1]:[E ProcessGroupNCCL.cpp:523] [Rank 1] W", "[Rank 1] W", Some(1)),
             ("[rank4]:E1129 10:11:12.123456 77 torch/distributed/run.py:702] oops", "oops", Some(4)),
+            ("[default3]:[rank11]: RuntimeError: x", "RuntimeError: x", Some(11)),
             ("[1,0]<stdout>:step 3", "step 3", Some(0)),
             ("[1,mpirank:3,algo-1]<stderr>:RuntimeError: x", "RuntimeError: x", Some(3)),
             (" 1201: 2.312345, 2.1 avg loss, 0.001 rate", "1201: 2.312345, 2.1 avg loss, 0.001 rate", None),

@@ -130,6 +130,8 @@ pub struct Expected {
     pub copies: Option<Copies>,
     /// Share of the card that a server takes.
     pub share: Option<f64>,
+    /// Steps whose gradients are added up, as the run prints them.
+    pub accumulation: Option<u64>,
     /// Names of the other files of the run that say something.
     pub files: Vec<String>,
 }
@@ -179,6 +181,7 @@ fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ranks: 
         allocated: oom.allocated,
         copies: copies(&run, settings, held, oom.allocated),
         share: settings.get(Setting::MemoryShare).and_then(|told| told.value.parse().ok()).filter(|share| (0.01..=1.0).contains(share)),
+        accumulation: settings.number(Setting::Accumulation).map(|told| told.value),
         run,
         files: Vec::new(),
     })

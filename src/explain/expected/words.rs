@@ -10,6 +10,8 @@ use crate::model::training::Task;
 
 /// Rows of terms in the table of a hover.
 const MOST_ROWS: usize = 6;
+/// A batch is cut into at most so many parts.
+const MOST_PARTS: u64 = 4096;
 
 /// The section of a hover.
 pub fn markdown(expected: &Expected, language: Language) -> String {
@@ -147,7 +149,23 @@ fn sentences(expected: &Expected, language: Language) -> Vec<String> {
         let key = if batch == 0 { "expected.no-batch" } else { "expected.max-batch" };
         out.push(say(key, &[("batch", grouped(batch))]));
     }
+    out.extend(smaller_batch(expected, whole, language));
     out
+}
+
+/// The run's own batch and accumulation, and smaller ones with the same effective batch that may fit.
+fn smaller_batch(expected: &Expected, whole: &Whole, language: Language) -> Option<String> {
+    let steps = expected.accumulation.filter(|_| whole.fits != Some(Fits::Yes))?;
+    let batch = expected.run.setups.first()?.batch;
+    let most = whole.max_batch.unwrap_or(batch / 2).min(batch / 2);
+    let parts = (2..=batch.min(MOST_PARTS)).find(|parts| batch.is_multiple_of(*parts) && batch / parts <= most)?;
+    let values = [
+        ("batch", grouped(batch)),
+        ("steps", grouped(steps)),
+        ("smaller", grouped(batch / parts)),
+        ("more", grouped(steps.checked_mul(parts)?)),
+    ];
+    Some(fill(language, "expected.smaller-batch", &values))
 }
 
 /// What a server holds, and why its card is full.

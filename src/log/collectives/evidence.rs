@@ -24,6 +24,8 @@ pub(super) struct Group {
 pub(super) struct Report {
     /// Who wrote it.
     pub rank: u32,
+    /// Its number inside the process group, where printed.
+    pub inner: Option<u32>,
     /// The process group, where printed.
     pub group: Option<Group>,
     /// The collective that failed.
@@ -80,6 +82,7 @@ fn report(finding: &Finding, rank: u32) -> Report {
     let numel = whole("numel_in").zip(whole("numel_out"));
     Report {
         rank,
+        inner: whole("group_rank").and_then(|inner| u32::try_from(inner).ok()),
         group: id.map(|id| Group { id, name }),
         seq: whole("seq"),
         call: finding.text("op").map(|op| Call { op: Some(op.to_owned()), numel }),

@@ -235,7 +235,7 @@ fn finding(told: &Told, series: &Series, pages: &[&Page], lines: &dyn Lines) -> 
         confidence: front.confidence,
         role: front.role,
         precedence: front.precedence,
-        message: build::message(&front.title, &front.message, &told.numbers, &told.texts),
+        message: build::message(&front.title, &front.message, &told.numbers, &told.texts, series.key.rank),
         span: series::span(&told.at),
         numbers: told.numbers.clone(),
         texts: told.texts.clone(),

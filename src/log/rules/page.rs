@@ -242,7 +242,9 @@ impl Page {
         }
         for template in &self.front.message {
             for name in placeholders(template) {
-                let known = self.front.patterns.iter().any(|p| p.contains(&format!("<{name}>")))
+                // The rank of a line stands in its prefix.
+                let known = name == "rank"
+                    || self.front.patterns.iter().any(|p| p.contains(&format!("<{name}>")))
                     || crate::log::verdict::PLACEHOLDERS.contains(&name)
                     || (self.front.series.is_some() && crate::log::memory::SERIES_PLACEHOLDERS.contains(&name))
                     || self.front.block.is_some();
