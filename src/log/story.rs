@@ -95,12 +95,10 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     let mut story = Story::default();
     let steps = &Steps::new(lines);
     let starts = attempts::starts(&findings, steps);
-    let of_memory = memory::findings(&findings, &starts, lines, rules);
-    findings.extend(of_memory);
+    memory::add(&mut findings, &starts, lines, rules);
     if findings.is_empty() {
         return Analysis { findings, story };
     }
-    findings.sort_by_key(|finding| (finding.span.line, finding.span.start));
     serving::mark(&mut findings, lines);
     story.last_step = last_step(steps);
     story.attempts = attempts::of(&starts, lines.count());

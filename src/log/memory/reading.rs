@@ -64,7 +64,7 @@ static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
     );
     // What a step works on: more of it needs more memory.
     const SHAPE: &str = concat!(
-        r"(?i)(?:\b|_|/)(?:seq(?:uence)?_?len(?:gth)?s?|seqlen|max_len(?:gth)?|(?:response|completion|prompt|context)s?_len(?:gth)?s?",
+        r"(?i)(?:\b|_|/)(?:seq(?:uence)?_?len(?:gth)?s?|seqlen|seq|max_len(?:gth)?|(?:response|completion|prompt|context)s?_len(?:gth)?s?",
         r"|completions/mean_length|batch_?size|bsz|imgsz|resolution|image_size|length)",
         r#"(?:/mean)?['"]?\s*[:= ]\s*['"]?(?P<value>\d+(?:\.\d+)?)"#,
     );
@@ -143,7 +143,8 @@ fn pair(found: &Captures<'_>) -> Option<Reading> {
 }
 
 /// Words of names that are about memory and are no size in use.
-const OTHER_WORDS: [&str; 24] = [
+const OTHER_WORDS: [&str; 25] = [
+    "inactive",
     "util",
     "utilization",
     "percent",
