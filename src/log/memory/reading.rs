@@ -56,7 +56,7 @@ struct Forms {
 
 static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
     const PAIR: &str = concat!(
-        r#"(?P<name>[A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*){0,3})(?: ?\((?P<label>[A-Za-z]+)\))?['"]?\s*(?:[:=]\s*)?['"]?"#,
+        r#"(?P<name>[A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*){0,3})(?:\(\)| ?\((?P<label>[A-Za-z]+)\))?['"]?\s*(?:[:=]\s*)?['"]?"#,
         r"(?P<value>\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?)",
         r"(?:\s?(?P<unit>(?:[KMGTkmgt][iI]?[Bb]|[KMGT]|bytes|B)\b|%))?",
         r"(?:\s?/\s?(?P<total>\d+(?:\.\d+)?)\s?(?P<total_unit>[MGTmgt][iI]?[Bb]|[MGT])\b)?",
@@ -260,6 +260,7 @@ mod tests {
             ("iteration: 12 / 1000 | lm_loss: 10.5 | cuda_memory_allocated: 11.3G", Used, 11.3 * GIB),
             ("\t Train memory/current_allocated_mem: 6.5", Used, 6.5e9),
             ("step 10 loss 2.1 | mem 41.0/80.0GB", Used, 41.0 * GIB),
+            ("step 10 loss 2.1 torch.cuda.memory_allocated()=42949672960", Used, 40.0 * GIB),
         ];
         for (line, statistic, bytes) in cases {
             let all = read(line);
