@@ -14,7 +14,7 @@ use super::progress::Steps;
 use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
-use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
+use super::vocabulary::{Cause, Confidence, Kind, Outcome, Role, Severity};
 use super::{Analysis, build, memory, outcome, root, serving, uncaught};
 use crate::text::Lines;
 
@@ -168,6 +168,10 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
             };
             if story.root.is_some() && !is_root && finding.severity == Severity::Error {
                 finding.severity = Severity::Warning;
+            }
+            // The root cause tells the growth before it.
+            if story.memory.is_some() && finding.kind == Kind::Leak && finding.cause == Cause::MemoryGrowth {
+                finding.severity = Severity::Info;
             }
         }
     }
