@@ -47,7 +47,7 @@ pub const SERIES_PLACEHOLDERS: &[&str] = &[
 /// Lines of the thin sample, over all attempts ...
 const THIN_LINES: usize = 384;
 /// ... and of the dense one.
-const MOST_LINES: usize = 2048;
+const MOST_LINES: usize = 1536;
 /// Attempts that are looked at, the last ones.
 const MOST_ATTEMPTS: usize = 8;
 /// Totals of one size class differ by at most this share.

@@ -160,7 +160,9 @@ fn read_record(line: usize, record: &Record, lines: &dyn Lines) -> Option<Vec<(K
     }
     let mut counter = progress::counter(text);
     let mut words = words_in_front(text);
-    if progress::read(text).is_none() && (counter.is_none() || is_no_training(text)) {
+    // A line that counts its steps is one without any further look, unless it counts something else.
+    let is_step = (counter.is_some() && !is_no_training(text)) || progress::read(text).is_some();
+    if !is_step {
         // A metric on a line of its own: `Train memory/current_allocated_mem: 6.5`.
         counter = Some(step_of_list(line, lines).filter(|_| counter.is_none() && readings[0].name.contains('/'))?);
         words = String::new();
