@@ -127,6 +127,23 @@ const TRAINERS: &[(&str, Line)] = &[
             gib + 5.0
         )
     }),
+    ("composer", |i, gib| {
+        format!(
+            "[epoch=0][batch={}/100000]:\n\t Train time/epoch: 0\n\t Train time/batch: {}\n\t Train memory/current_allocated_mem: {:.4}\n\t Train memory/current_inactive_mem: {:.4}\n\t Train memory/peak_allocated_mem: {:.4}\n\t Train loss/train/total: 11.8600",
+            10 * i,
+            10 * i,
+            gib * 1.073_741_824,
+            0.1 * i as f64,
+            80.0 + 0.1 * i as f64
+        )
+    }),
+    ("olmo", |i, gib| {
+        format!(
+            "2026-11-29T10:00:00Z\tINFO\t[step={}/100000,epoch=0]\n    optim/total_grad_norm=1.2\n    train/CrossEntropyLoss=10.21\n    throughput/total_tokens=4,194,304\n    System/Peak GPU Memory (MB)={:.0}",
+            10 * i,
+            gib * 1024.0
+        )
+    }),
     ("lightning bar", |i, gib| {
         format!("Epoch 0:  12%|█▏        | {}/50000 [01:02<07:36,  1.93it/s, v_num=3, train_loss=2.310, mem={gib:.2}GB]", 10 * i)
     }),
@@ -202,11 +219,11 @@ fn a_leak_of_every_trainer_is_named() {
         for count in [24, 60, 400] {
             let memory: Vec<f64> = (0..count).map(|i| 30.0 + 20.0 * i as f64 / count as f64 + 0.05 * dice.roll()).collect();
             let found = told(&log(line, &memory));
-            let leak = found.iter().find(|finding| finding.cause == Cause::MemoryGrowth);
-            let leak = leak.unwrap_or_else(|| panic!("{trainer} {count}: {found:?}"));
-            assert_eq!(&*leak.rule, "step-memory-growth", "{trainer}");
-            let lines = leak.number("samples").unwrap().value.as_f64();
-            assert_eq!(lines, count as f64, "{trainer}");
+            assert_eq!(found.len(), 1, "{trainer} {count}: {found:?}");
+            assert_eq!((&*found[0].rule, found[0].cause), ("step-memory-growth", Cause::MemoryGrowth), "{trainer}");
+            // A long log is read in part.
+            let samples = number(&found[0], "samples");
+            assert!((0.5 * count as f64..=count as f64).contains(&samples), "{trainer} {count}: {samples}");
         }
     }
 }
@@ -280,6 +297,18 @@ fn a_peak_that_rises_over_level_tensors_is_no_leak() {
     assert!(told(&text).is_empty());
     let text = text.replace("max_mem_allocated", "mem_reserved");
     assert_eq!(told(&text).iter().map(|finding| finding.cause).collect::<Vec<_>>(), [Cause::Fragmentation]);
+}
+
+#[test]
+fn step_lines_with_allocated_and_reserved_are_told_once() {
+    let text: String = (0..20)
+        .map(|i| {
+            format!("Step {0}: loss=2.1, GPU memory allocated: {1:.2} GB, reserved: {2:.2} GB\n", 10 * i, 20.0 + i as f64, 24.0 + i as f64)
+        })
+        .collect();
+    let found = told(&text);
+    assert_eq!(found.iter().map(|finding| &*finding.rule).collect::<Vec<_>>(), ["step-memory-growth"]);
+    assert_eq!(number(&found[0], "last_step"), 190.0);
 }
 
 #[test]

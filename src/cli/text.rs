@@ -12,7 +12,7 @@ use crate::explain::texts::{Language, fill, text};
 use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
 use crate::log::verdict::Verdict;
-use crate::log::vocabulary::{Kind, Role, Severity};
+use crate::log::vocabulary::{Cause, Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::{Lines, floor_border};
 
@@ -74,8 +74,9 @@ pub fn write(out: &mut dyn Write, page: &Page<'_>, all: bool, summary: &mut Summ
     } else if let Some(root) = analysis.story.root {
         page.event(out, root, true)?;
         page.list(out, "report.followed", |f| matches!(f.role, Role::Consequence | Role::Confirmation))?;
-        // A repeat that leads a group ended an earlier attempt.
-        page.list(out, "report.also", |f| matches!(f.role, Role::Context | Role::Repeat))?;
+        // A repeat that leads a group ended an earlier attempt. The growth before the root cause stands in the post-mortem.
+        let is_told = |f: &Finding| analysis.story.memory.is_some() && f.kind == Kind::Leak && f.cause == Cause::MemoryGrowth;
+        page.list(out, "report.also", |f| matches!(f.role, Role::Context | Role::Repeat) && !is_told(f))?;
     } else {
         let loud: Vec<usize> = page.leads(|f| f.severity != Severity::Info).collect();
         if loud.iter().any(|&i| analysis.findings[i].role == Role::Consequence) {

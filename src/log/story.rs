@@ -18,7 +18,7 @@ use super::ranks::{self, Ranks};
 use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
-use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
+use super::vocabulary::{Cause, Confidence, Kind, Outcome, Role, Severity};
 use super::{Analysis, build, memory, outcome, recovery, related, root, serving, teardown, uncaught};
 use crate::text::Lines;
 
@@ -114,12 +114,10 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     let mut story = Story::default();
     let steps = &Steps::new(lines);
     let starts = attempts::starts(&findings, steps);
-    let of_memory = memory::findings(&findings, &starts, lines, rules);
-    findings.extend(of_memory);
+    memory::add(&mut findings, &starts, lines, rules);
     if findings.is_empty() {
         return Analysis { findings, story };
     }
-    findings.sort_by_key(|finding| (finding.span.line, finding.span.start));
     serving::mark(&mut findings, lines);
     teardown::mark(&mut findings, lines);
     story.last_step = last_step(steps);
@@ -207,6 +205,10 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
             };
             if story.root.is_some() && !is_root && finding.severity == Severity::Error {
                 finding.severity = Severity::Warning;
+            }
+            // The root cause tells the growth before it.
+            if story.memory.is_some() && finding.kind == Kind::Leak && finding.cause == Cause::MemoryGrowth {
+                finding.severity = Severity::Info;
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Two questions. Of a device out-of-memory error that is the root cause: did memory climb up to it ([`trend`])? There the
 //! error itself is evidence, and a short series will do. Of any log: does memory climb steadily although nothing has failed
-//! yet ([`findings`])? There a healthy run must stay silent, and must cost little: a thin sample of its lines is read, and
+//! yet ([`add`])? There a healthy run must stay silent, and must cost little: a thin sample of its lines is read, and
 //! only where that rises a denser one. The pages that name a series in their front matter say what is made of it.
 
 mod growth;
@@ -11,7 +11,7 @@ mod pages;
 pub(super) mod reading;
 mod series;
 
-pub(super) use pages::findings;
+pub(super) use pages::add;
 pub use pages::{SERIES, SERIES_PLACEHOLDERS};
 
 use super::verdict::memory_series::steady_growth;

@@ -47,14 +47,35 @@ pub const SERIES_PLACEHOLDERS: &[&str] = &[
 /// Lines of the thin sample, over all attempts ...
 const THIN_LINES: usize = 384;
 /// ... and of the dense one.
-const MOST_LINES: usize = 2048;
+const MOST_LINES: usize = 1536;
 /// Attempts that are looked at, the last ones.
 const MOST_ATTEMPTS: usize = 8;
 /// Totals of one size class differ by at most this share.
 const SAME_TOTAL: f64 = 1.03;
 
-/// What the step lines of each attempt say of memory; nothing of a healthy run. `known` are the other findings.
-pub(in crate::log) fn findings(known: &[Finding], starts: &[usize], lines: &dyn Lines, rules: &Rules) -> Vec<Finding> {
+/// Adds what the step lines of each attempt say of memory to the findings; nothing of a healthy run.
+pub(in crate::log) fn add(findings: &mut Vec<Finding>, starts: &[usize], lines: &dyn Lines, rules: &Rules) {
+    let told = of_attempts(findings, starts, lines, rules);
+    if told.is_empty() {
+        return;
+    }
+    // Lines with allocated and reserved memory may be step lines: the series that knows the steps tells more.
+    let is_of_lines = |finding: &Finding| {
+        rules.page(&finding.rule).is_some_and(|page| page.front.block.as_deref() == Some("memory-line-series"))
+            && told.iter().any(|one| is_same(one, finding) && one.cause == Cause::MemoryGrowth && one.number("last_step").is_some())
+    };
+    findings.retain(|finding| !is_of_lines(finding));
+    let fresh: Vec<Finding> = told.into_iter().filter(|one| !findings.iter().any(|other| is_same(one, other))).collect();
+    findings.extend(fresh);
+    findings.sort_by_key(|finding| (finding.span.line, finding.span.start));
+}
+
+/// Do two pages tell the same of the same rank?
+fn is_same(one: &Finding, other: &Finding) -> bool {
+    other.kind == Kind::Leak && other.cause == one.cause && other.rank == one.rank
+}
+
+fn of_attempts(known: &[Finding], starts: &[usize], lines: &dyn Lines, rules: &Rules) -> Vec<Finding> {
     let pages: Vec<&Page> = rules.pages().iter().filter(|page| page.front.series.is_some()).collect();
     let firsts: Vec<usize> = std::iter::once(0).chain(starts.iter().copied()).collect();
     let skipped = firsts.len().saturating_sub(MOST_ATTEMPTS);
@@ -81,8 +102,6 @@ pub(in crate::log) fn findings(known: &[Finding], starts: &[usize], lines: &dyn 
             out.extend(finding(&uneven(&found, lines), found.fullest, &pages, lines));
         }
     }
-    out.retain(|finding| !is_known(finding, known));
-    out.sort_by_key(|finding| (finding.span.line, finding.span.start));
     out
 }
 
@@ -161,11 +180,8 @@ fn leak(one: &Series, growth: Growth, known: &[Finding], lines: &dyn Lines) -> T
 /// A reserve that climbs while the live tensors of the same lines stay level.
 fn fragmentation(reserved: &Series, live: &Series, lines: &dyn Lines) -> Option<Told> {
     let from = growth::warm_up(reserved.samples.len()).min(reserved.samples.len());
-    let pairs: Vec<(&Sample, &Sample)> = reserved.samples[from..]
-        .iter()
-        .filter_map(|sample| Some((live.samples.binary_search_by_key(&sample.line, |live| live.line).ok()?, sample)))
-        .map(|(at, sample)| (&live.samples[at], sample))
-        .collect();
+    let pairs: Vec<(&Sample, &Sample)> =
+        reserved.samples[from..].iter().filter_map(|sample| Some((of_one_step(sample, live)?, sample))).collect();
     let allocated: Vec<f64> = pairs.iter().map(|pair| pair.0.bytes).collect();
     let reserve: Vec<f64> = pairs.iter().map(|pair| pair.1.bytes).collect();
     let rise = memory_series::fragmenting(&allocated, &reserve)?;
@@ -183,6 +199,13 @@ fn fragmentation(reserved: &Series, live: &Series, lines: &dyn Lines) -> Option<
         ("to".to_owned(), place(counts, last.1)),
     ];
     Some(Told { series: FRAGMENTATION, at: *first.1, cause: Cause::Fragmentation, numbers, texts })
+}
+
+/// The sample of the same step nearest to this one: on the same line, or in the same list of metrics.
+fn of_one_step<'s>(sample: &Sample, others: &'s Series) -> Option<&'s Sample> {
+    let at = others.samples.partition_point(|other| other.line < sample.line);
+    let near = [others.samples.get(at), at.checked_sub(1).and_then(|before| others.samples.get(before))];
+    near.into_iter().flatten().find(|other| other.line == sample.line || (sample.step.is_some() && other.step == sample.step))
 }
 
 fn uneven(found: &Imbalance<'_>, lines: &dyn Lines) -> Told {
@@ -245,10 +268,4 @@ fn finding(told: &Told, series: &Series, pages: &[&Page], lines: &dyn Lines) -> 
         host: prefix.host,
         verdict: None,
     })
-}
-
-/// Does another page tell the same of the same lines?
-fn is_known(finding: &Finding, known: &[Finding]) -> bool {
-    let same = |other: &Finding| other.kind == Kind::Leak && other.cause == finding.cause && other.rank == finding.rank;
-    known.iter().any(same)
 }

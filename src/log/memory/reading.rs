@@ -56,7 +56,7 @@ struct Forms {
 
 static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
     const PAIR: &str = concat!(
-        r#"(?P<name>[A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*){0,3})(?: ?\((?P<label>[A-Za-z]+)\))?['"]?\s*(?:[:=]\s*)?['"]?"#,
+        r#"(?P<name>[A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*){0,3})(?:\(\)| ?\((?P<label>[A-Za-z]+)\))?['"]?\s*(?:[:=]\s*)?['"]?"#,
         r"(?P<value>\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?)",
         r"(?:\s?(?P<unit>(?:[KMGTkmgt][iI]?[Bb]|[KMGT]|bytes|B)\b|%))?",
         r"(?:\s?/\s?(?P<total>\d+(?:\.\d+)?)\s?(?P<total_unit>[MGTmgt][iI]?[Bb]|[MGT])\b)?",
@@ -64,7 +64,7 @@ static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
     );
     // What a step works on: more of it needs more memory.
     const SHAPE: &str = concat!(
-        r"(?i)(?:\b|_|/)(?:seq(?:uence)?_?len(?:gth)?s?|seqlen|max_len(?:gth)?|(?:response|completion|prompt|context)s?_len(?:gth)?s?",
+        r"(?i)(?:\b|_|/)(?:seq(?:uence)?_?len(?:gth)?s?|seqlen|seq|max_len(?:gth)?|(?:response|completion|prompt|context)s?_len(?:gth)?s?",
         r"|completions/mean_length|batch_?size|bsz|imgsz|resolution|image_size|length)",
         r#"(?:/mean)?['"]?\s*[:= ]\s*['"]?(?P<value>\d+(?:\.\d+)?)"#,
     );
@@ -88,7 +88,9 @@ pub(in crate::log) fn read(text: &str) -> Vec<Reading> {
         let size = found.name("value").zip(found.name("unit"));
         return size.and_then(|(value, unit)| table_column(value.range(), value.as_str(), unit.as_str())).into_iter().collect();
     }
-    forms.pair.captures_iter(text).take(MOST_PAIRS).filter_map(|found| pair(&found)).collect()
+    // To find the pairs costs little, to take one apart much: only those are that may be about memory.
+    let pairs = forms.pair.find_iter(text).take(MOST_PAIRS).filter(|found| may_hold(found.as_str()));
+    pairs.filter_map(|found| pair(&forms.pair.captures(found.as_str())?, found.start())).collect()
 }
 
 /// The size of what the step works on, where the line says it: lengths, batch, resolution.
@@ -102,7 +104,8 @@ fn table_column(range: Range<usize>, value: &str, unit: &str) -> Option<Reading>
     Some(Reading { statistic: Statistic::Reserved, name: "GPU_mem".to_owned(), start: value.start, value, bytes, total: None })
 }
 
-fn pair(found: &Captures<'_>) -> Option<Reading> {
+/// A pair, taken apart; it stands at `at` in its line.
+fn pair(found: &Captures<'_>, at: usize) -> Option<Reading> {
     let name = found.name("name")?;
     let words = words(name.as_str());
     let has = |any: &[&str]| words.iter().any(|word| any.contains(&word.as_str()));
@@ -138,12 +141,13 @@ fn pair(found: &Captures<'_>) -> Option<Reading> {
         Some(units::read(&format!("{} {}", total.as_str(), unit_word(unit.as_str())?), Some(Unit::Binary))?.0.as_f64())
     });
     let share = percent.filter(|percent| (1.0..=100.0).contains(percent)).map(|percent| bytes / percent * 100.0);
-    let value = value.start()..found.name("unit").map_or(value.end(), |unit| unit.end());
-    (bytes > 0.0).then(|| Reading { statistic, name: name.as_str().to_owned(), start: name.start(), value, bytes, total: total.or(share) })
+    let (start, value) = (at + name.start(), at + value.start()..at + found.name("unit").map_or(value.end(), |unit| unit.end()));
+    (bytes > 0.0).then(|| Reading { statistic, name: name.as_str().to_owned(), start, value, bytes, total: total.or(share) })
 }
 
 /// Words of names that are about memory and are no size in use.
-const OTHER_WORDS: [&str; 24] = [
+const OTHER_WORDS: [&str; 25] = [
+    "inactive",
     "util",
     "utilization",
     "percent",
@@ -259,6 +263,7 @@ mod tests {
             ("iteration: 12 / 1000 | lm_loss: 10.5 | cuda_memory_allocated: 11.3G", Used, 11.3 * GIB),
             ("\t Train memory/current_allocated_mem: 6.5", Used, 6.5e9),
             ("step 10 loss 2.1 | mem 41.0/80.0GB", Used, 41.0 * GIB),
+            ("step 10 loss 2.1 torch.cuda.memory_allocated()=42949672960", Used, 40.0 * GIB),
         ];
         for (line, statistic, bytes) in cases {
             let all = read(line);

@@ -18,6 +18,9 @@ const MOST_BYTES: usize = 2048;
 /// Bytes of the words that tell one kind of line from another.
 const MOST_WORDS: usize = 40;
 
+/// Lines of one list of metrics.
+const MOST_LIST: usize = 64;
+
 /// Words of lines that count their parts and hold more memory with each, as they should: not of a training step.
 const GROWS_BY_DESIGN: [&str; 8] = ["oading", "ecode", "ecoding", "enerat", "uantiz", "ayer", "warmup", "Warmup"];
 
@@ -125,7 +128,7 @@ fn read(line: usize, lines: &dyn Lines) -> Option<Vec<(Key, Sample)>> {
     if !reading::may_hold(piece) {
         return None;
     }
-    clean::segments(piece, start).into_iter().rev().find_map(|segment| read_record(line, &unwrapped(segment)))
+    clean::segments(piece, start).into_iter().rev().find_map(|segment| read_record(line, &unwrapped(segment), lines))
 }
 
 /// The prefix of a line.
@@ -149,17 +152,21 @@ fn unwrapped(segment: clean::Segment) -> Record {
     inner.map(record::read).unwrap_or(record)
 }
 
-fn read_record(line: usize, record: &Record) -> Option<Vec<(Key, Sample)>> {
+fn read_record(line: usize, record: &Record, lines: &dyn Lines) -> Option<Vec<(Key, Sample)>> {
     let text = record.body.text.as_str();
     let readings = reading::read(text);
     if readings.is_empty() {
         return None;
     }
-    let counter = progress::counter(text);
-    if progress::read(text).is_none() && (counter.is_none() || is_no_training(text)) {
-        return None;
+    let mut counter = progress::counter(text);
+    let mut words = words_in_front(text);
+    // A line that counts its steps is one without any further look, unless it counts something else.
+    let is_step = (counter.is_some() && !is_no_training(text)) || progress::read(text).is_some();
+    if !is_step {
+        // A metric on a line of its own: `Train memory/current_allocated_mem: 6.5`.
+        counter = Some(step_of_list(line, lines).filter(|_| counter.is_none() && readings[0].name.contains('/'))?);
+        words = String::new();
     }
-    let words = words_in_front(text);
     let rank = record.prefix.rank.or_else(|| rank_in(text));
     let shape = reading::shape(text);
     let body = &record.body;
@@ -174,6 +181,15 @@ fn read_record(line: usize, record: &Record) -> Option<Vec<(Key, Sample)>> {
             })
             .collect(),
     )
+}
+
+/// The step at the head of a list of metrics, one a line: `[batch=10/1000]:` of Composer, `[step=10/1000]` of OLMo.
+fn step_of_list(line: usize, lines: &dyn Lines) -> Option<(u64, Counter)> {
+    (line.saturating_sub(MOST_LIST)..line).rev().find_map(|i| {
+        let head = lines.line(i);
+        let head = &head[..floor_border(&head, MOST_BYTES)];
+        if head.contains("[batch=") || head.contains("[step=") { progress::counter(head) } else { None }
+    })
 }
 
 fn is_no_training(text: &str) -> bool {
