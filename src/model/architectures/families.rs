@@ -2,7 +2,7 @@
 
 use super::{TextBuild, WholeBuild};
 use super::{
-    blip, bloom, cohere, composite, contrastive, convnets, deberta, decilm, deepseek, deepseek_v4, detection, encoder, encoder_far,
+    blip, bloom, codec, cohere, composite, contrastive, convnets, deberta, decilm, deepseek, deepseek_v4, detection, encoder, encoder_far,
     encoder_kin, encoder_more, encoder_sight, forms, gemma, gemma_next, gemma_vision, glm, gpt, gpt_far, griffin, hunyuan, hybrid, idefics,
     image, kimi_vision, lfm2, llama, llama_vision, llama4, llava, mamba, mimo, mixtral, olmo, omni, page_encoders, phi, qwen, qwen_next,
     recent, recent_hybrid, seq2seq, seq2seq_far, seq2seq_more, sight_sound, speech, t5_kin, text_more, vit_more, vlm, vlm_far, vlm_more,
@@ -206,6 +206,10 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("sam", detection::sam),
     ("dpt", detection::dpt),
     ("depth_anything", detection::depth_anything),
+    ("encodec", codec::encodec),
+    ("musicgen", codec::musicgen),
+    ("musicgen_decoder", codec::musicgen_decoder),
+    ("bark", codec::bark),
     ("ijepa", vit_more::ijepa),
     ("timesformer", vit_more::timesformer),
     ("vivit", vit_more::vivit),

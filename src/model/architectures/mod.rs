@@ -8,6 +8,7 @@ mod blip;
 pub mod blocks;
 mod bloom;
 mod classes;
+mod codec;
 mod cohere;
 mod composite;
 mod conformer;
