@@ -83,6 +83,18 @@ const WHOLE: &[(&str, &[&str])] = &[
     ("visual_bert", &["ForPreTraining", "ForMultipleChoice", "ForVisualReasoning"]),
     ("vilt", &["ForMaskedLM", "ForImageAndTextRetrieval"]),
     ("lxmert", &["ForPreTraining"]),
+    ("detr", &["ForObjectDetection"]),
+    ("conditional_detr", &["ForObjectDetection"]),
+    ("table-transformer", &["ForObjectDetection"]),
+    ("yolos", &["ForObjectDetection"]),
+    ("dpt", &["ForDepthEstimation", "ForSemanticSegmentation"]),
+    ("depth_anything", &["ForDepthEstimation"]),
+    ("ijepa", &["ForImageClassification"]),
+    ("timesformer", &["ForVideoClassification"]),
+    ("vivit", &["ForVideoClassification"]),
+    ("imagegpt", &["ForCausalImageModeling", "ForImageClassification"]),
+    ("colpali", &["ForRetrieval"]),
+    ("colqwen2", &["ForRetrieval"]),
     ("blip", &["ForImageTextRetrieval"]),
     ("clipseg", &["ForImageSegmentation"]),
     ("owlvit", &["ForObjectDetection"]),
@@ -150,6 +162,7 @@ const STEMS: &[(&str, &str)] = &[
     ("mistral", "llama"),
     ("qwen2", "gteqwen2"),
     ("bailing_moe", "bailingmoev2"),
+    ("minimax_m3_vl", "minimaxm3sparse"),
 ];
 
 /// Why the tensors of a class are not known; none when they are.

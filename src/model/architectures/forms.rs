@@ -148,6 +148,8 @@ pub fn molmo2(c: Section<'_>, request: Request) -> Result<Parts> {
     let bias = c.bool("attention_bias|qkv_bias", false)?;
     let dense = Dense { attention: d.attention().biases(bias, false).qk_norm(qk_norm), ..Dense::new(&d) };
     let embedding = Block::new().embedding("embed_tokens", Role::Embedding, rows, d.hidden);
+    // The head has fewer rows than the embedding, so it is never shared.
+    let request = Request { tied: Some(false), ..request };
     let mut stack = Stack::with_embedding(c, d.clone(), default.tied, request, embedding)?;
     for index in 0..d.layers {
         stack.layer(dense.layer(index, d.intermediate));
