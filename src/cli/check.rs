@@ -4,7 +4,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use clap::{Args, ValueEnum};
 use super::expected::Configs;
 use super::report::Report;
 use super::shared::Output;
+use crate::files::input::{self, Unread};
 use crate::files;
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part};
@@ -60,9 +62,6 @@ pub enum Format {
     Github,
 }
 
-/// Files of a folder that are read although their names do not end like a log's.
-const MOST_FOLDER_FILE: u64 = 4 << 30;
-
 /// Runs the command; returns the exit code.
 ///
 /// # Errors
@@ -107,11 +106,8 @@ struct Complaints {
 
 impl Complaints {
     fn say(&mut self, message: &str) {
-        let _ = writeln!(
-            anstream::stderr(),
-            "trainwreck: {}",
-            super::printable_line(&self.redactor.as_ref().map_or_else(|| message.to_owned(), |redactor| redactor.names.apply(message)))
-        );
+        let masked = self.redactor.as_ref().map_or(Cow::Borrowed(message), |redactor| Cow::Owned(redactor.names.apply(message)));
+        let _ = writeln!(anstream::stderr(), "trainwreck: {}", super::complaint(&masked));
     }
 
     fn fail(&mut self, message: &str) {
@@ -148,7 +144,7 @@ fn gather(path: &Path, inputs: &mut Vec<Input>, complain: &mut Complaints) {
         match entry {
             Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_file()) => {
                 // Empty ones are left out: those of /proc say so and never end.
-                let small = entry.metadata().is_ok_and(|data| (1..=MOST_FOLDER_FILE).contains(&data.len()));
+                let small = entry.metadata().is_ok_and(|data| (1..=input::MOST_LOG).contains(&data.len()));
                 if small && sniff::looks_like_log(&entry.path().to_string_lossy(), "", "") {
                     inputs.push(Input { path: Some(entry.into_path()), named: false });
                 }
@@ -205,32 +201,40 @@ pub(super) struct Loaded {
 /// Reads and analyses the files of one run, several at a time; complaints come in the order of the files.
 fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Learned>, complain: &mut Complaints) -> Vec<Loaded> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
+    let outcomes = each(files, threads, &|input| load(input, files.len() > 1, rules, redactor));
+    let mut loaded = Vec::new();
+    for (outcome, input) in outcomes.into_iter().zip(files) {
+        match outcome {
+            Some(Ok(file)) => loaded.extend(file),
+            Some(Err(message)) => complain.fail(&message),
+            None => complain.fail(&format!("{}: was left out: a fault in trainwreck ended its analysis; please report it", input.name())),
+        }
+    }
+    loaded
+}
+
+/// What `work` gives for each of these, in their order; `None` where it panicked. The others are not touched by it.
+fn each<I: Sync, O: Send>(items: &[I], threads: usize, work: &(dyn Fn(&I) -> O + Sync)) -> Vec<Option<O>> {
     let next = AtomicUsize::new(0);
-    let work = || {
+    let one_after_the_other = || {
         let mut out = Vec::new();
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(input) = files.get(i) else { return out };
-            out.push((i, load(input, files.len() > 1, rules, redactor)));
+            let Some(item) = items.get(i) else { return out };
+            // Nothing that the work may have left half done is looked at again.
+            out.push((i, catch_unwind(AssertUnwindSafe(|| work(item))).ok()));
         }
     };
-    let mut outcomes: Vec<(usize, Result<Option<Loaded>, String>)> = if threads < 2 {
-        work()
+    let mut outcomes = if threads < 2 {
+        one_after_the_other()
     } else {
         std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one_after_the_other)).collect();
             workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
         })
     };
     outcomes.sort_by_key(|(i, _)| *i);
-    let mut loaded = Vec::new();
-    for (_, outcome) in outcomes {
-        match outcome {
-            Ok(file) => loaded.extend(file),
-            Err(message) => complain.fail(&message),
-        }
-    }
-    loaded
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// Reads and analyses one file, alone or `in_run` with others. `Ok(None)`: met in a folder, and no log.
@@ -283,7 +287,7 @@ fn learn(inputs: &[Input]) -> Learned {
             continue;
         }
         // What cannot be read is reported when it is its turn.
-        if let Some(content) = std::fs::read(path).ok().and_then(|bytes| files::decode(bytes).ok()) {
+        if let Ok(content) = input::log(path) {
             learned.names.learn(&content);
             learned.lengths.insert(path.to_owned(), content.len());
         }
@@ -297,19 +301,31 @@ fn head(content: &str) -> &str {
 }
 
 /// The text of an input; `Ok(None)` for a binary file met in a folder.
-fn read(input: &Input) -> Result<Option<String>, String> {
-    let name = input.name();
-    let bytes = match &input.path {
-        None => {
-            let mut bytes = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input cannot be read: {e}"))?;
-            bytes
-        }
-        Some(path) => std::fs::read(path).map_err(|e| format!("{name}: cannot be read: {e}"))?,
+fn read(named: &Input) -> Result<Option<String>, String> {
+    let name = named.name();
+    let outcome = match &named.path {
+        None => input::log_from(std::io::stdin().lock(), input::MOST_PIPE),
+        Some(path) => input::log(path),
     };
-    match files::decode(bytes) {
+    match outcome {
         Ok(content) => Ok(Some(content)),
-        Err(files::Binary) if input.named => Err(format!("{name}: not a text file, left out")),
-        Err(files::Binary) => Ok(None),
+        Err(Unread::Binary) if named.named => Err(format!("{name}: not a text file, left out")),
+        Err(Unread::Binary) => Ok(None),
+        Err(Unread::Because(why)) => Err(format!("{name}: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_costs_its_own_file_alone() {
+        let items: Vec<usize> = (0..40).collect();
+        for threads in [1, 3] {
+            let out = each(&items, threads, &|&i| if i % 7 == 5 { panic!("on purpose") } else { i * 2 });
+            assert_eq!(out.len(), 40);
+            assert!(out.iter().enumerate().all(|(i, one)| *one == (i % 7 != 5).then_some(i * 2)), "{out:?}");
+        }
     }
 }

@@ -29,7 +29,7 @@ impl Configs {
     pub fn new(named: Option<&Path>, workspace: &Path) -> Result<Configs, String> {
         let workspaces = workspace.canonicalize().into_iter().collect();
         let Some(path) = named else { return Ok(Configs { workspaces, ..Configs::default() }) };
-        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: cannot be read: {e}", path.display()))?;
+        let text = files::input::config(path).map_err(|why| format!("{}: {why}", path.display()))?;
         if !is_model(&text) {
             return Err(format!("{}: is no config of a model that can be counted; `trainwreck fit` says why", path.display()));
         }

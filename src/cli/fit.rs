@@ -6,9 +6,9 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::fit_flags::Flags;
-use super::{fit_input, fit_json, fit_table};
+use super::{complaint, fit_input, fit_json, fit_table, json_text};
 use crate::explain::seen;
-use crate::files;
+use crate::files::input::{self, Unread};
 use crate::gpu::cards::Card;
 use crate::log::analyze;
 use crate::log::rules::Rules;
@@ -97,7 +97,11 @@ pub fn run(args: &FitArgs) -> Outcome {
     }
     if args.format == Format::Json {
         let value = if args.configs.len() == 1 { objects.pop().unwrap_or(Value::Null) } else { Value::Array(objects) };
-        outcome.stdout = format!("{value:#}\n");
+        let mut text = Vec::new();
+        // A list in memory takes all that is written.
+        if json_text::write_pretty(&mut text, &value).is_ok() {
+            outcome.stdout = String::from_utf8_lossy(&text).into_owned();
+        }
     }
     outcome
 }
@@ -105,8 +109,10 @@ pub fn run(args: &FitArgs) -> Outcome {
 /// The card of which a log gives the total.
 fn seen_in(log: &Path) -> Result<Vec<Card>, String> {
     let name = log.display();
-    let bytes = std::fs::read(log).map_err(|error| format!("--log {name}: cannot be read: {error}"))?;
-    let text = files::decode(bytes).map_err(|files::Binary| format!("--log {name}: not a text file"))?;
+    let text = input::log(log).map_err(|unread| match unread {
+        Unread::Binary => format!("--log {name}: not a text file"),
+        Unread::Because(why) => format!("--log {name}: {why}"),
+    })?;
     let totals = seen::totals(&analyze(&text, &Rules::builtin()));
     match seen::card(&totals) {
         Some(card) => Ok(vec![Card { id: card.name, memory: card.memory, count: 1 }]),
@@ -116,7 +122,7 @@ fn seen_in(log: &Path) -> Result<Vec<Card>, String> {
 }
 
 fn fail(outcome: &mut Outcome, message: &str) {
-    outcome.stderr.push_str(message);
+    outcome.stderr.push_str(&complaint(message));
     outcome.stderr.push('\n');
     outcome.code = 2;
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::fit_flags::Flags;
 use crate::explain::texts::{Language, fill};
-use crate::files::models;
+use crate::files::{input, models};
 use crate::log::units::grouped;
 use crate::model::adapter::{self, Adapter};
 use crate::model::config::{ConfigError, Section};
@@ -44,7 +44,7 @@ impl From<String> for Problem {
 
 /// Reads a file that was named, with the configuration of DeepSpeed that was named beside it.
 pub fn read(path: &Path, flags: &Flags, deepspeed: Option<&Path>) -> Result<Input, Problem> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
+    let text = input::config(path)?;
     let at = |error: ConfigError| located(&text, error);
     let named = deepspeed.map(read_deepspeed).transpose()?;
     // What is no JSON is told by the reader of configs.
@@ -91,7 +91,7 @@ fn with_adapter(path: &Path, root: &Node, flags: &Flags, deepspeed: Option<&Deep
 
 fn read_deepspeed(path: &Path) -> Result<DeepSpeed, Problem> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("--deepspeed {name}: cannot be read: {error}"))?;
+    let text = input::config(path).map_err(|why| format!("--deepspeed {name}: {why}"))?;
     let root = json::parse(&text).map_err(|error| format!("--deepspeed {name}: not valid JSON: {error}"))?;
     if documents::recognise(Section::new(&root)) != Document::DeepSpeedConfig {
         return Err(format!("--deepspeed {name}: no configuration of DeepSpeed; it has no `zero_optimization` or batch size of one").into());

@@ -5,8 +5,8 @@
 
 use std::io::Write;
 
-use super::expected;
 use super::json::column;
+use super::{expected, printable};
 use crate::explain::expected::Expected;
 use crate::explain::texts::{Language, fill};
 use crate::explain::{self};
@@ -89,7 +89,7 @@ impl Annotations {
 }
 
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    printable(text).replace('%', "%25").replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::json as objects;
+use super::{json as objects, json_text};
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part, Place};
 use crate::log::story::Group;
@@ -55,8 +55,7 @@ pub fn write(out: &mut dyn Write, file: &str, analysis: &Analysis, lines: &dyn L
         if let (true, Some((step, line))) = (finding.role == Role::RootCause, analysis.story.last_step) {
             object["last_step"] = json!({"step": step, "line": line + 1});
         }
-        serde_json::to_writer(&mut *out, &object)?;
-        out.write_all(b"\n")?;
+        json_text::write_line(out, &object)?;
     }
     Ok(())
 }

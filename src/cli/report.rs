@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::check::{CheckArgs, Format, Loaded};
 use super::expected::{self, Configs};
-use super::{github, json, jsonl, markdown, sarif, text};
+use super::{github, json, json_text, jsonl, markdown, sarif, text};
 use crate::explain::expected::Other;
 use crate::explain::post_mortem;
 use crate::log::rules::Rules;
@@ -130,8 +130,7 @@ impl<'a> Report<'a> {
             Format::Jsonl | Format::Markdown => None,
         };
         if let Some(document) = document {
-            serde_json::to_writer_pretty(&mut *out, &document)?;
-            out.write_all(b"\n")?;
+            json_text::write_pretty(out, &document)?;
         }
         Ok(self.found)
     }

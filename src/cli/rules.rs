@@ -56,12 +56,13 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
         let own: Vec<_> = rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)).collect();
         let folder = workspace(&args.workspace).join(files::USER_RULES);
         if own.is_empty() && problems.is_empty() {
-            writeln!(anstream::stderr(), "trainwreck: no pages in {}: nothing was tested", folder.display())?;
+            let folder = super::complaint(&folder.to_string_lossy());
+            writeln!(anstream::stderr(), "trainwreck: no pages in {folder}: nothing was tested")?;
             return Ok(2);
         }
         problems.extend(own.iter().flat_map(|page| excerpts::check(page, &rules)));
         if problems.is_empty() {
-            let folder = folder.display().to_string();
+            let folder = super::complaint(&folder.to_string_lossy());
             writeln!(out, "{}", fill(Language::English, "rules.hold", &[("count", own.len().to_string()), ("folder", folder)]))?;
         }
     } else {
@@ -70,7 +71,8 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
             let front = &page.front;
             let texts = [front.id.as_str(), front.title.as_str(), front.kind.as_str()];
             if texts.iter().any(|text| text.to_lowercase().contains(&wanted)) {
-                writeln!(out, "{:<28} {:<10} {:<8} {}", front.id, front.kind, front.severity, front.title)?;
+                let title = super::printable_line(&front.title);
+                writeln!(out, "{:<28} {:<10} {:<8} {title}", front.id, front.kind, front.severity)?;
                 listed += 1;
             }
         }
@@ -86,7 +88,7 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
         }
     }
     for problem in &problems {
-        writeln!(anstream::stderr(), "{problem}")?;
+        writeln!(anstream::stderr(), "{}", super::complaint(&problem.to_string()))?;
     }
     Ok(i32::from(!problems.is_empty()))
 }
@@ -107,7 +109,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<i32> {
     if let [id] = candidates.as_slice()
         && let Some(page) = explain::page_markdown(&rules, id)
     {
-        write!(anstream::stdout(), "{page}")?;
+        write!(anstream::stdout(), "{}", super::printable(&page))?;
         return Ok(0);
     }
     let mut complaint = anstream::stderr();

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use super::jsonl::Joined;
 use super::report::run_name;
 use super::shared::Output;
-use super::{json, markdown, post_mortem, printable_line};
+use super::{complaint, json, json_text, markdown, post_mortem, printable_line};
 use crate::explain::post_mortem as words;
 use crate::explain::texts::{Language, fill, text};
 use crate::files;
@@ -97,7 +97,7 @@ pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
 }
 
 fn say(message: &str) {
-    let _ = writeln!(anstream::stderr(), "trainwreck: {}", printable_line(message));
+    let _ = writeln!(anstream::stderr(), "trainwreck: {}", complaint(message));
 }
 
 /// Reads one input, line by line.
@@ -177,10 +177,7 @@ fn write(args: &StoryArgs, joined: Joined, malformed: usize, rules: &Rules, out:
     }
     match args.output.format {
         Format::Text if joined.findings == 0 => writeln!(out, "{}", text(language, "post.nothing"))?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &objects)?;
-            out.write_all(b"\n")?;
-        }
+        Format::Json => json_text::write_pretty(out, &objects)?,
         Format::Text | Format::Markdown => {}
     }
     Ok(found)

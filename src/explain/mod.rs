@@ -5,6 +5,7 @@
 mod attempts;
 pub mod config;
 pub mod device_oom;
+mod escape;
 pub mod expected;
 pub mod markdown;
 mod message;

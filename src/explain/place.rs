@@ -9,7 +9,7 @@ use crate::log::vocabulary::{Kind, Outcome, Role};
 
 /// Where the root cause stands that another file of the run has. The file's name is for a hover: escaped.
 fn elsewhere(root: &Elsewhere, language: Language) -> String {
-    let values = [("file", markdown::escape(&root.file)), ("line", (root.line + 1).to_string()), ("title", root.title.to_string())];
+    let values = [("file", markdown::escape(&root.file)), ("line", (root.line + 1).to_string()), ("title", markdown::escape(&root.title))];
     fill(language, "story.consequence-file", &values)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
                 out.push(fill(
                     language,
                     "story.consequence",
-                    &[("line", line(root)), ("title", analysis.findings[root].title.to_string())],
+                    &[("line", line(root)), ("title", markdown::escape(&analysis.findings[root].title))],
                 ));
             }
             (Role::Consequence | Role::Confirmation, None) if story.elsewhere.is_some() => {
@@ -65,7 +65,8 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
         && (finding.number("seq").is_some() || finding.number("last_enqueued").is_some())
         && let Some(collective) = story.waited_in()
     {
-        out.extend(collective_sentences(collective, language));
+        // They name operations as the log does.
+        out.extend(collective_sentences(collective, language).iter().map(|said| markdown::quoted(said)));
     }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::escape::longest_run;
 use super::sentences;
 use super::texts::{Language, fill, text};
 use super::{diagnostic_message, headline, markdown, ranges};
@@ -281,11 +282,11 @@ fn time_near(lines: &dyn Lines, line: usize) -> Option<String> {
 pub fn markdown(rows: &[Row], excerpt: &[(usize, String)]) -> String {
     let mut out = String::from("| | |\n| --- | --- |\n");
     for row in rows {
-        let items: Vec<String> = row.items.iter().map(|item| cell(item)).collect();
+        let items: Vec<String> = row.items.iter().map(|item| markdown::quoted(item)).collect();
         out.push_str(&format!("| **{}** | {} |\n", row.label, items.join("<br>")));
     }
     if !excerpt.is_empty() {
-        let longest = excerpt.iter().map(|(_, line)| longest_run(line, '`')).max().unwrap_or(0);
+        let longest = excerpt.iter().map(|(_, line)| longest_run(line)).max().unwrap_or(0);
         let fence = "`".repeat(longest.max(2) + 1);
         out.push_str(&format!("\n{fence}text\n"));
         for (number, line) in excerpt {
@@ -294,21 +295,4 @@ pub fn markdown(rows: &[Row], excerpt: &[(usize, String)]) -> String {
         out.push_str(&format!("{fence}\n"));
     }
     out
-}
-
-/// A text as the cell of a table: its own quotes stay code, the rest is escaped.
-fn cell(item: &str) -> String {
-    let mut out = String::new();
-    for (nth, piece) in item.replace('\n', " ").split('`').enumerate() {
-        let closed = item.matches('`').count().is_multiple_of(2);
-        match nth % 2 == 1 && closed {
-            true => out.push_str(&format!("`{}`", piece.replace('|', "\\|"))),
-            false => out.push_str(&markdown::escape_all(piece)),
-        }
-    }
-    out
-}
-
-fn longest_run(line: &str, of: char) -> usize {
-    line.split(|c| c != of).map(str::len).max().unwrap_or(0)
 }

@@ -60,7 +60,7 @@ pub(super) fn progress_sentence(finding: &Finding, language: Language) -> Option
         std::cmp::Ordering::Equal => "collective.idle",
         std::cmp::Ordering::Greater => return None,
     };
-    Some(fill(language, key, &[("next", (completed + 1).to_string()), ("last", enqueued.to_string())]))
+    Some(fill(language, key, &[("next", completed.saturating_add(1).to_string()), ("last", enqueued.to_string())]))
 }
 
 /// What the ranks called when they were not in the same collective.

@@ -37,7 +37,7 @@ impl Place {
 
     /// Is this step further on? Steps of the next epoch start anew, and so does a bar that was full.
     fn rises_to(self, now: Progress, epoch: Option<u64>) -> bool {
-        let next_epoch = epoch.zip(self.epoch).is_some_and(|(now, last)| now == last + 1);
+        let next_epoch = epoch.zip(self.epoch).is_some_and(|(now, last)| last.checked_add(1) == Some(now));
         let next_bar = now.total.is_some() && now.total == self.full;
         next_epoch || next_bar || self.step.is_none_or(|last| now.step.is_some_and(|step| step > last))
     }

@@ -136,7 +136,7 @@ fn taken_away(finding: &Finding) -> Option<&str> {
 fn far_apart(a: &str, b: &str) -> bool {
     let minute = |time: &str| -> Option<i64> {
         let (hours, rest) = time.split_once('T')?.1.split_once(':')?;
-        Some(hours.parse::<i64>().ok()? * 60 + rest.split(':').next()?.parse::<i64>().ok()?)
+        Some(i64::from(hours.parse::<u16>().ok()?) * 60 + i64::from(rest.split(':').next()?.parse::<u16>().ok()?))
     };
     let day = |time: &str| time.split('T').next().map(str::to_owned);
     match minute(a).zip(minute(b)) {

@@ -128,7 +128,7 @@ pub fn judge<'e>(evidence: impl IntoIterator<Item = &'e Evidence>) -> Option<Col
     let below = world.or_else(|| waiting.iter().next_back().copied()).unwrap_or(0);
     let silent: Vec<u32> = (0..below).filter(|rank| !heard.contains(rank)).collect();
     // Who gave up at this number, or at a later one, or in another group, was no absentee of this one for sure.
-    let just_before = |last: i64| (seq - MOST_BEHIND..seq).contains(&last);
+    let just_before = |last: i64| (seq.saturating_sub(MOST_BEHIND)..seq).contains(&last);
     let elsewhere: BTreeSet<u32> =
         reports().filter(|report| report.seq.is_some_and(|at| !just_before(at))).map(|report| report.rank).collect();
     let quiet = |rank: &u32| !waiting.contains(rank) && !elsewhere.contains(rank);

@@ -210,7 +210,7 @@ pub fn of_finding(analysis: &Analysis, finding: &Finding, lines: &dyn Lines, aro
 /// Name of the dtype of the weights, their bytes on one GPU, and whether the run itself said the dtype.
 fn held(model: &Model, settings: &RunSettings, run: &Run) -> (&'static str, u64, bool) {
     if let Some(setup) = run.setups.first() {
-        let bytes = training::states::weights(model, setup).0 / (setup.tensor_parallel * setup.pipeline_parallel) as f64;
+        let bytes = training::states::weights(model, setup).0 / setup.tensor_parallel as f64 / setup.pipeline_parallel as f64;
         let dtype = setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16);
         let name = match (&model.quantization, setup.task) {
             (Some(_), _) => "as stored",

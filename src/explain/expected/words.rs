@@ -194,7 +194,7 @@ fn thin(expected: &Expected, language: Language) -> Vec<String> {
         };
         out.push(text(language, key).to_owned());
     }
-    let alone: u64 = expected.states.iter().map(|part| part.low).sum();
+    let alone: u64 = expected.states.iter().fold(0, |sum, part| part.low.saturating_add(sum));
     if let Some(card) = expected.card.filter(|card| alone > *card) {
         let key = if expected.states.len() > 1 { "expected.alone.states" } else { "expected.alone.weights" };
         out.push(fill(language, key, &[("bytes", binary(alone)), ("card", binary(card))]));
@@ -229,7 +229,7 @@ fn thin(expected: &Expected, language: Language) -> Vec<String> {
 fn sources(expected: &Expected, language: Language) -> Vec<String> {
     let mut out = vec![origin(expected, &|name| code(name), language)];
     let fact = |fact: &super::Fact| {
-        let what = fill(language, &format!("expected.fact.{}", fact.name), &[("value", fact.value.clone())]);
+        let what = fill(language, &format!("expected.fact.{}", fact.name), &[("value", escape(&fact.value))]);
         fill(language, "expected.fact", &[("what", what), ("place", place(expected, fact.line, &|name| code(name), language))])
     };
     let read: Vec<String> = expected.run.read.iter().map(fact).collect();

@@ -124,6 +124,11 @@ pub fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     start..(start + inner.trim().len())
 }
 
+/// The sum of sizes from a text; `None` past what can be counted: no machine holds it, so the rows are no real ones.
+pub fn sum(sizes: impl IntoIterator<Item = u64>) -> Option<u64> {
+    sizes.into_iter().try_fold(0u64, u64::checked_add)
+}
+
 /// A number of bytes that was worked out.
 pub fn bytes(name: &str, bytes: u64) -> Number {
     Number { name: name.to_owned(), value: Value::Bytes(bytes), unit: Unit::Bytes, text: units::binary(bytes), span: None }

@@ -117,7 +117,7 @@ pub(super) fn waited_in<'r, I: Iterator<Item = &'r Report>>(reports: &impl Fn() 
         // Numbers alone: what was launched and did not finish is what a rank waited in.
         for report in reports() {
             let unfinished = report.completed.filter(|completed| report.enqueued.is_some_and(|enqueued| *completed < enqueued));
-            if let Some(seq) = report.seq.or(unfinished.map(|completed| completed + 1)) {
+            if let Some(seq) = report.seq.or(unfinished.and_then(|completed| completed.checked_add(1))) {
                 add(report.rank, seq, report.group.as_ref(), Call { op: None, numel: None });
             }
         }
@@ -125,7 +125,7 @@ pub(super) fn waited_in<'r, I: Iterator<Item = &'r Report>>(reports: &impl Fn() 
     // Lines that name no group belong to the only one that is named at their number.
     let unnamed: Vec<i64> = waits.keys().filter(|(_, group)| group.is_none()).map(|(seq, _)| *seq).collect();
     for seq in unnamed {
-        let mut named = waits.range((seq, Some(""))..(seq + 1, None)).map(|(key, _)| *key);
+        let mut named = waits.range((seq, Some(""))..).map(|(key, _)| *key).take_while(|(at, _)| *at == seq);
         if let (Some(only), None) = (named.next(), named.next())
             && let Some(ranks) = waits.remove(&(seq, None))
         {
