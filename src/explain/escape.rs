@@ -81,7 +81,7 @@ fn span(text: &str) -> String {
 
 fn escape_into(out: &mut String, text: &str) {
     for c in text.chars().map(seen) {
-        if matches!(c, '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '(' | ')' | '#' | '|' | '!' | '~' | '&') {
+        if matches!(c, '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '#' | '|' | '!' | '~' | '&') {
             out.push('\\');
         }
         out.push(c);
@@ -139,7 +139,7 @@ mod tests {
     fn text_cannot_become_markdown() {
         assert_eq!(code("a`b\n[x](command:y)"), "``a`b [x](command:y)``");
         assert_eq!(code("`"), "`` ` ``");
-        assert_eq!(escape("<img>[x](y)"), "\\<img\\>\\[x\\]\\(y\\)");
+        assert_eq!(escape("<img>[x](y)"), "\\<img\\>\\[x\\](y)");
         assert_eq!(escape("a \u{202e}b\u{9b}c\u{2066}"), "a \u{fffd}b c\u{fffd}");
     }
 
