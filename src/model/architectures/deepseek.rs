@@ -109,7 +109,9 @@ pub fn hy_v4(c: Section<'_>, request: Request) -> Result<Parts> {
 /// minicpm3: dense.
 pub fn minicpm3(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([73448, 2560, 6400, 62, 40, 0, 0, 32768], true);
-    let mut parts = latent(c, request, &default, MlaDefaults { q_rank: 768, kv_rank: 256, nope: 64, rope: 32, value: 64 }, None, None)?;
+    let d = Dimensions::read(c, &default)?;
+    let mla = MlaDefaults { q_rank: 768, kv_rank: 256, nope: 64, rope: 32, value: d.hidden / d.heads };
+    let mut parts = latent(c, request, &default, mla, None, None)?;
     parts.notes.push("transformers caches the latent; vLLM expands it to keys and values of all heads".to_owned());
     Ok(parts)
 }

@@ -155,7 +155,9 @@ pub fn sam(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
     let (vision, prompt, decoder) = (c.section("vision_config"), c.section("prompt_encoder_config"), c.section("mask_decoder_config"));
     let mut stack = stack();
-    super::vlm_more::sam(&mut stack, "vision_encoder", vision)?;
+    let ratio = vision.float("mlp_ratio", 4.0)?.clamp(0.0, 1e6);
+    let width = (vision.int("hidden_size", 768)? as f64 * ratio) as u64;
+    super::vlm_more::sam(&mut stack, "vision_encoder", vision, width)?;
     let (hidden, channels) = (prompt.int("hidden_size", 256)?, prompt.int("mask_input_channels", 16)?);
     let few = channels / 4;
     let edge = Block::new()

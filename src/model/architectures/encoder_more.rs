@@ -257,7 +257,7 @@ pub fn xlnet(source: &Source<'_>) -> Result<Parts> {
     stack.once("transformer", embedding);
     stack.layers(d.layers, &layer);
     let tied = c.bool("tie_word_embeddings", true)?;
-    let summary = matches!(kind, Kind::Sequence | Kind::Choice);
+    let summary = matches!(kind, Kind::Sequence | Kind::Choice) && c.bool("summary_use_proj", true)?;
     let head = match kind {
         Kind::Causal | Kind::MaskedLm => Block::new()
             .when(!tied, |block| block.linear("lm_loss", Role::Head, d.vocab, d.hidden, false))

@@ -15,9 +15,12 @@ use crate::model::inventory::{Part, Role};
 /// Objects that describe the language model.
 pub const TEXT: &str = "text_config|llm_config|language_config|thinker_config";
 
+/// Families whose outer object shares the head by default, while the language model's does not.
+const OUTER_SHARES: &[&str] = &["granite_speech", "got_ocr2"];
+
 /// Families whose language model is never described by the outermost keys: a key there speaks of something else.
 const NEVER_FLAT: &[&str] =
-    &["voxtral", "granite_speech", "mistral3", "internvl", "gemma3", "gemma4", "idefics3", "smolvlm", "qwen3_asr", "lfm2_vl"];
+    &["voxtral", "paligemma", "granite_speech", "mistral3", "internvl", "gemma3", "gemma4", "idefics3", "smolvlm", "qwen3_asr", "lfm2_vl"];
 
 /// The language model of a file; a flat file describes it with its outermost keys.
 pub(super) fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts, Stack)> {
@@ -38,6 +41,10 @@ pub(super) fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts
     let flat = source.root.has(super::decoder::keys::HIDDEN) && !NEVER_FLAT.contains(&source.model_type);
     if nested.is_empty() && !flat {
         parts.inexact = Some("the file does not describe its language model: the family's smallest defaults are taken".to_owned());
+    }
+    let silent = !nested.has("tie_word_embeddings") && !source.root.has("tie_word_embeddings");
+    if OUTER_SHARES.contains(&source.model_type) && silent && !parts.tied && parts.inexact.is_none() {
+        parts.inexact = Some("no object says whether the head shares the embedding, and classes differ in what they assume".to_owned());
     }
     let tower = source.root.section("vision_config|audio_config");
     let bare = tower.is_empty() && !source.root.has("mm_vision_tower|img_processor") && source.model_type != "gemma4";
@@ -194,8 +201,12 @@ pub fn glm_v(source: &Source<'_>) -> Result<Parts> {
 pub fn whisper_audio(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
     let voxtral = source.model_type == "voxtral";
-    let (text, mut stack) = language(source, if voxtral { "llama" } else { "qwen2" })?;
+    let (mut text, mut stack) = language(source, if voxtral { "llama" } else { "qwen2" })?;
     let hidden = text.dimensions.hidden;
+    let inner = c.section(TEXT);
+    if voxtral && ["hidden_size", "num_key_value_heads", "head_dim"].iter().any(|key| !inner.has(key)) {
+        text.inexact = Some("the file leaves out sizes of its language model, for which this family has defaults of its own".to_owned());
+    }
     let audio = c.section("audio_config");
     let width = speech::whisper_encoder(&mut stack, "audio_tower", audio, [1280, 32, 5120, 128])?;
     projector(

@@ -26,7 +26,8 @@ pub fn molmo2(source: &Source<'_>) -> Result<Parts> {
     let (image, a) = (c.section("vision_config"), c.section("adapter_config"));
     let t = Tower::read(image, [1152, 4304, 25, 16, 378, 14])?;
     let (heads, dim) = (t.heads, image.int("head_dim", 72)?);
-    let own = Attention::new(t.hidden, heads, image.int("num_key_value_heads", heads)?, dim).biases(true, true);
+    let (image_bias, pool_bias) = (image.bool("attention_bias", true)?, a.bool("attention_bias", true)?);
+    let own = Attention::new(t.hidden, heads, image.int("num_key_value_heads", heads)?, dim).biases(image_bias, image_bias);
     let layer = Block::new()
         .attention_named("self_attn", &own, NAMES)
         .layer_norm("layer_norm1", t.hidden)
@@ -45,10 +46,10 @@ pub fn molmo2(source: &Source<'_>) -> Result<Parts> {
     let out = a.int("text_hidden_size", 3584)?;
     let width = a.int("intermediate_size", 18944)?;
     let pool = Block::new()
-        .linear("image_pooling_2d.q_proj", Role::Projector, wide, seen, true)
-        .linear("image_pooling_2d.k_proj", Role::Projector, keys, seen, true)
-        .linear("image_pooling_2d.v_proj", Role::Projector, keys, seen, true)
-        .linear("image_pooling_2d.o_proj", Role::Projector, hidden, wide, true)
+        .linear("image_pooling_2d.q_proj", Role::Projector, wide, seen, pool_bias)
+        .linear("image_pooling_2d.k_proj", Role::Projector, keys, seen, pool_bias)
+        .linear("image_pooling_2d.v_proj", Role::Projector, keys, seen, pool_bias)
+        .linear("image_pooling_2d.o_proj", Role::Projector, hidden, wide, pool_bias)
         .linear("image_projector.gate_proj", Role::Projector, width, hidden, bias)
         .linear("image_projector.up_proj", Role::Projector, width, hidden, bias)
         .linear("image_projector.down_proj", Role::Projector, out, width, bias);

@@ -33,7 +33,6 @@ pub fn aria(source: &Source<'_>) -> Result<Parts> {
     let image = c.section("vision_config");
     let width = siglip_without_head(&mut stack, "vision_tower", image, [1152, 3072, 12, 16, 224, 32])?.hidden;
     let hidden = text.dimensions.hidden;
-    let inner = c.section("text_config").int("intermediate_size", 4096)?;
     let table = c.section("projector_patch_to_query_dict");
     let count = |node: &crate::model::json::Node| match node.value {
         crate::model::json::Value::Integer(count) => u64::try_from(count).ok(),
@@ -49,8 +48,8 @@ pub fn aria(source: &Source<'_>) -> Result<Parts> {
         .layer_norm("cross_attn.layer_norm_kv", width)
         .param("query", Role::Projector, &[queries, width])
         .layer_norm("layer_norm", width)
-        .linear("feed_forward.linear_in", Role::Projector, inner, width, false)
-        .linear("feed_forward.linear_out", Role::Projector, hidden, inner, false);
+        .linear("feed_forward.linear_in", Role::Projector, hidden, width, false)
+        .linear("feed_forward.linear_out", Role::Projector, hidden, hidden, false);
     projector(&mut stack, block);
     Ok(join_parts(text, stack))
 }
@@ -125,11 +124,10 @@ pub fn lighton_ocr(source: &Source<'_>) -> Result<Parts> {
     Ok(join_parts(text, stack))
 }
 
-/// The tower of Segment Anything: windows in most layers, relative positions; gives the width of its neck.
-pub(super) fn sam(stack: &mut Stack, prefix: &str, c: Section<'_>) -> Result<u64> {
-    let hidden = c.int("hidden_size", 768)?;
-    let ratio = c.float("mlp_ratio", 4.0)?.clamp(0.0, 1e6);
-    let t = Tower::read(c, [768, (hidden as f64 * ratio) as u64, 12, 12, 1024, 16])?;
+/// The tower of Segment Anything: windows in most layers, relative positions; `width` is that of its
+/// feed-forward layers where the file names none. Gives the width of its neck.
+pub(super) fn sam(stack: &mut Stack, prefix: &str, c: Section<'_>, width: u64) -> Result<u64> {
+    let t = Tower::read(c, [768, width, 12, 12, 1024, 16])?;
     let (side, window) = (t.patches.isqrt(), c.int("window_size", 14)?);
     let global = c.ints("global_attn_indexes")?.unwrap_or_else(|| vec![2, 5, 8, 11]);
     let head = t.hidden / t.heads;
@@ -166,7 +164,7 @@ pub(super) fn sam(stack: &mut Stack, prefix: &str, c: Section<'_>) -> Result<u64
 pub fn got_ocr(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
     let (text, mut stack) = language(source, "qwen2")?;
-    let out = sam(&mut stack, "model.vision_tower", c.section("vision_config"))?;
+    let out = sam(&mut stack, "model.vision_tower", c.section("vision_config"), 3072)?;
     let hidden = text.dimensions.hidden;
     projector(
         &mut stack,
