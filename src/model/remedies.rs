@@ -37,37 +37,38 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Vec<Remedy> {
     };
     let list = if setup.task == Task::Inference { inference(model, setup) } else { training(model, setup) };
     let total = |other: &Setup| plan::of(model, other).ok().map(|plan| plan.total);
-    let mut alone: Vec<(Kind, Remedy)> = Vec::new();
+    let mut alone: Vec<(Option<Kind>, Remedy)> = Vec::new();
     for change in &list {
         let other = applied(setup, &[change]);
         let Some(total) = total(&other).filter(|total| *total < now) else {
             continue;
         };
         let remedy = Remedy { change: change.text.clone(), flags: change.flags.clone(), cost: change.cost, total, fits: fits(total) };
-        // Of more and more GPUs one line is enough: the first number that fits.
+        // Of more and more GPUs, and of smaller and smaller batches, one line is enough: the first number that fits.
         match alone.last_mut() {
-            Some((Kind::Gpus, last)) if change.kind == Kind::Gpus => {
+            Some((Some(kind @ (Kind::Gpus | Kind::Batch)), last)) if change.kind == *kind => {
                 if !last.fits {
                     *last = remedy;
                 }
             }
-            _ => alone.push((change.kind, remedy)),
+            _ => alone.push((Some(change.kind), remedy)),
         }
     }
-    let mut alone: Vec<Remedy> = alone.into_iter().map(|(_, remedy)| remedy).collect();
-    if !alone.iter().any(|one| one.fits) {
-        let all: Vec<&Change> = list.iter().collect();
+    if !alone.iter().any(|(kind, one)| one.fits && *kind != Some(Kind::Gpus)) {
+        // More GPUs are dearer than any change on those that are there.
+        let more = alone.iter().any(|(kind, one)| one.fits && *kind == Some(Kind::Gpus));
+        let all: Vec<&Change> = list.iter().filter(|change| !more || change.kind != Kind::Gpus).collect();
         let found = together(setup, &all, &total, &fits);
         // Who trains all parameters may not want adapters: the same without them.
         let swapped = found.as_ref().is_some_and(|one| one.flags.contains("--task"));
-        let whole: Vec<&Change> = list.iter().filter(|change| change.kind != Kind::Adapters).collect();
+        let whole: Vec<&Change> = all.iter().copied().filter(|change| change.kind != Kind::Adapters).collect();
         let kept = swapped.then(|| together(setup, &whole, &total, &fits)).flatten();
-        alone.extend(found.into_iter().chain(kept));
+        alone.extend(found.into_iter().chain(kept).map(|one| (None, one)));
     }
     // What fits comes first, each part in the order of cost.
-    alone.sort_by_key(|one| !one.fits);
+    alone.sort_by_key(|(kind, one)| (!one.fits, one.fits && *kind == Some(Kind::Gpus)));
     alone.truncate(LINES);
-    alone
+    alone.into_iter().map(|(_, remedy)| remedy).collect()
 }
 
 /// The settings after some changes.
@@ -134,5 +135,23 @@ mod tests {
         assert_eq!(together[0], "--checkpointing full --task qlora --precision bf16-base-amp");
         assert!(together[1].contains("--zero 3") && !together[1].contains("--task") && !together[1].contains("--seq"), "{together:?}");
         assert!(list.iter().filter(|one| one.fits).all(|one| one.total <= 85_000_000_000));
+    }
+
+    #[test]
+    fn what_fits_on_the_same_gpu_comes_before_more_gpus() {
+        let eight = LLAMA_70B.replace("8192", "4096").replace("28672", "14336").replace("80", "32").replace("64", "32");
+        let model = model::read(&eight).unwrap();
+        let list = of(&model, &Setup::new(Task::Full), 25_293_815_808);
+        assert!(list[0].fits && list[0].flags.contains("lora") && !list[0].flags.contains("--gpus"), "{list:?}");
+        let more = list.iter().position(|one| one.fits && one.flags.contains("--gpus")).unwrap();
+        assert!(more > 0);
+    }
+
+    #[test]
+    fn a_batch_is_halved_only_as_often_as_needed() {
+        let eight = LLAMA_70B.replace("8192", "4096").replace("28672", "14336").replace("80", "32").replace("64", "32");
+        let setup = Setup { batch: 4, ..Setup::new(Task::Qlora) };
+        let list = of(&model::read(&eight).unwrap(), &setup, 25_293_815_808);
+        assert!(list[0].fits && list[0].flags.contains("--checkpointing full") && list[0].flags.contains("--batch 2"), "{list:?}");
     }
 }

@@ -71,13 +71,16 @@ pub(super) fn training(model: &Model, setup: &Setup) -> Vec<Change> {
             setup.checkpointing = Checkpointing::Full
         }));
     }
-    if setup.batch > 1 {
+    // Halves, so that the effective batch stays; at last one sequence.
+    let halves = std::iter::successors(Some(setup.batch), |batch| batch.is_multiple_of(2).then_some(batch / 2)).skip(1);
+    let last = (setup.batch > 1 && !setup.batch.is_power_of_two()).then_some(1);
+    for batch in halves.chain(last) {
         list.push(change(
             Kind::Batch,
-            format!("batch 1 with {} steps of accumulation", setup.batch),
-            "--batch 1",
+            format!("batch {batch} with {} steps of accumulation", setup.batch / batch),
+            format!("--batch {batch}"),
             "slower steps, same result",
-            |setup| setup.batch = 1,
+            move |setup| setup.batch = batch,
         ));
     }
     let eight = !matches!(
