@@ -132,7 +132,7 @@ fn a_config_is_held_against_the_card_of_an_open_log() {
     client.open(log, "log", &sample("plan/serving.log"));
     client.wait(|message| message["method"] == "workspace/codeLens/refresh");
     let after = lens(&mut client);
-    let expected = "24 GB class, as in an open log: inference fits, QLoRA does not fit, LoRA does not fit, full training does not fit (";
+    let expected = "24 GB class, as in an open log: inference fits, QLoRA fits, LoRA does not fit, full training does not fit (";
     assert!(after.iter().any(|title| title.starts_with(expected)), "{after:?}");
     // Another card in another log: none is taken.
     client.open("file:///home/user/other.log", "log", &sample("plan-full.log"));

@@ -280,6 +280,9 @@ impl Flags {
         put(&mut setup.precision, self.precision);
         put(&mut setup.optimizer, self.optimizer);
         put(&mut setup.attention, self.attention);
+        if self.kbit_prepare == Some(false) {
+            setup.checkpointing = Checkpointing::None;
+        }
         put(&mut setup.checkpointing, self.checkpointing);
         put(&mut setup.lora_r, self.lora_r);
         put(&mut setup.lora_dtype, self.lora_dtype);

@@ -131,11 +131,12 @@ pub(super) fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     if setup.task != Task::Qlora && model.quantization.is_none() {
         list.push(change(
             Kind::Adapters,
-            "QLoRA: LoRA on 4-bit weights",
-            "--task qlora --precision bf16-base-amp",
+            "QLoRA: LoRA on 4-bit weights, with gradient checkpointing",
+            "--task qlora --precision bf16-base-amp --checkpointing full",
             "only adapters are trained; slower, the base is rounded",
             |setup| {
                 setup.task = Task::Qlora;
+                setup.checkpointing = Checkpointing::Full;
                 setup.precision = Precision::Bf16BaseAmp;
             },
         ));

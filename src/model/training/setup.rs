@@ -182,7 +182,8 @@ impl Setup {
             },
             optimizer: Optimizer::AdamW,
             attention: Attention::Sdpa,
-            checkpointing: Checkpointing::None,
+            // PEFT's preparation of a quantised base switches it on by itself.
+            checkpointing: if task == Task::Qlora { Checkpointing::Full } else { Checkpointing::None },
             lora_r: 16,
             lora_targets: vec!["all-linear".to_owned()],
             lora_dtype: LoraDtype::Fp32,
