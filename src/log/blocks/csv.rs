@@ -49,6 +49,8 @@ struct Series {
     total: Option<f64>,
     free: Option<f64>,
     times: Vec<String>,
+    /// The line of its last row.
+    last: usize,
 }
 
 /// Memory that climbs to the end of a series; nothing otherwise.
@@ -58,7 +60,7 @@ pub fn read_growth(m: &Match, lines: &dyn Lines) -> Option<Block> {
         let mut numbers = Vec::new();
         let free = series.free.or_else(|| Some(series.total? - series.used.last()?));
         if memory_series::add_growth(&series.used, free, &mut numbers).is_some() {
-            return Some(block(m, &series, numbers));
+            return Some(block(m, &series, lines, numbers));
         }
     }
     None
@@ -83,7 +85,7 @@ pub fn read_stalled(m: &Match, lines: &dyn Lines) -> Option<Block> {
         let mut numbers = vec![row::count("idle_samples", idle as u64)];
         numbers.extend(series.used.last().map(|used| row::bytes("used", *used as u64)));
         numbers.extend(series.total.map(|total| row::bytes("total", total as u64)));
-        let mut block = block(m, &series, numbers);
+        let mut block = block(m, &series, lines, numbers);
         let since = series.times.get(series.times.len() - idle).filter(|time| !time.is_empty());
         block.texts.extend(since.map(|time| ("since".to_owned(), time.clone())));
         return Some(block);
@@ -110,12 +112,14 @@ pub fn read_apps(m: &Match, lines: &dyn Lines) -> Option<Block> {
 }
 
 /// A block about one card. The heading alone is marked: a series can be the whole file.
-fn block(m: &Match, series: &Series, mut numbers: Vec<Number>) -> Block {
+/// From the heading to the last row of the card.
+fn block(m: &Match, series: &Series, lines: &dyn Lines, mut numbers: Vec<Number>) -> Block {
     if let Some(gpu) = series.card.parse::<i64>().ok().filter(|gpu| (0..1024).contains(gpu)) {
         numbers.push(Number { name: "gpu".to_owned(), value: Value::Int(gpu), unit: Unit::Index, text: gpu.to_string(), span: None });
     }
     numbers.push(row::count("samples", series.used.len() as u64));
-    Block { end: (m.span.end_line, m.span.end), numbers, ..Block::default() }
+    let last = series.last.max(m.span.end_line);
+    Block { end: (last, lines.line(last).trim_end().len()), numbers, ..Block::default() }
 }
 
 /// The table under a heading of `--format=csv`.
@@ -198,7 +202,7 @@ fn cards(table: &Table) -> Vec<Series> {
     let (total, free) = (table.column(&["memory.total"]), table.column(&["memory.free"]));
     let time = table.column(&["timestamp"]);
     let mut out: Vec<Series> = Vec::new();
-    for (_, cells) in &table.rows {
+    for (line, cells) in &table.rows {
         let Some(bytes) = size(&cells[used], table.unit) else { continue };
         let name = card.map_or("", |card| cells[card].as_str());
         let at = match out.iter().position(|series| series.card == name) {
@@ -211,6 +215,7 @@ fn cards(table: &Table) -> Vec<Series> {
         };
         let series = &mut out[at];
         series.used.push(bytes);
+        series.last = *line;
         series.busy.extend(busy.and_then(|busy| percent(&cells[busy])));
         series.total = total.and_then(|total| size(&cells[total], table.unit));
         series.free = free.and_then(|free| size(&cells[free], table.unit));
