@@ -31,8 +31,7 @@ pub fn verdict(oom: &DeviceOom, language: Language) -> Vec<String> {
     if !oom.contradictions.is_empty() && oom.cause != Cause::Unknown {
         out.push(text(language, "verdict.contradiction").to_owned());
     }
-    let idle = oom.unused.zip(oom.tried).is_some_and(|(unused, tried)| unused >= tried);
-    if idle && matches!(oom.cause, Cause::DeviceFull | Cause::OtherProcess) && oom.contradictions.is_empty() {
+    if oom.idle_could_hold_it() && matches!(oom.cause, Cause::DeviceFull | Cause::OtherProcess) {
         out.push(fill(language, "verdict.also-fragmented", &values(oom)));
     }
     out

@@ -3,6 +3,7 @@
 //! The first line is the answer. What a log says reaches Markdown only escaped.
 
 mod attempts;
+mod conditions;
 pub mod config;
 pub mod device_oom;
 pub mod expected;

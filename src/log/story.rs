@@ -96,9 +96,9 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     if findings.is_empty() {
         return Analysis { findings, story };
     }
-    serving::mark(&mut findings, lines);
     let steps = &Steps::new(lines);
     story.last_step = last_step(steps);
+    serving::mark(&mut findings, story.last_step.map(|(_, line)| line), steps);
     let starts = attempts::starts(&findings, steps);
     story.attempts = attempts::of(&starts, lines.count());
     story.groups = groups::group(&findings, &starts, steps);

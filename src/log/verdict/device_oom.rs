@@ -60,6 +60,13 @@ pub struct DeviceOom {
     pub contradictions: Vec<Contradiction>,
 }
 
+impl DeviceOom {
+    /// Could the idle reserve hold the request, were it in one piece? The one place that decides what is said of it.
+    pub fn idle_could_hold_it(&self) -> bool {
+        self.contradictions.is_empty() && self.unused.zip(self.tried).is_some_and(|(unused, tried)| unused >= tried)
+    }
+}
+
 /// Memory outside this process's allocator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Others {

@@ -1,0 +1,45 @@
+//! Conditions of the items in a page's lists: what decides, beside the cause, whether a remedy fits a finding.
+//!
+//! A word in the brackets of an item; `no-` in front of it turns it around. What a word stands for is either in the
+//! finding's own numbers or was marked on it by the story.
+
+use crate::log::Finding;
+use crate::log::serving::{SERVING, TRAINER};
+use crate::log::verdict::Verdict;
+
+/// What an item may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Not a log of a serving engine.
+    Training,
+    /// Not a log of a trainer.
+    Serving,
+    /// The idle reserve of PyTorch could hold the request that was refused.
+    Idle,
+}
+
+/// A condition, and whether it must hold or must not.
+pub type Wanted = (Condition, bool);
+
+/// The condition of a word in brackets.
+pub fn parse(word: &str) -> Option<Wanted> {
+    let (word, wanted) = word.strip_prefix("no-").map_or((word, true), |word| (word, false));
+    let condition = match word {
+        "training" => Condition::Training,
+        "serving" => Condition::Serving,
+        "idle" => Condition::Idle,
+        _ => return None,
+    };
+    Some((condition, wanted))
+}
+
+/// Does a finding meet a condition?
+pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
+    let marked = |name: &str| finding.text(name).is_some();
+    let met = match condition {
+        Condition::Training => !marked(SERVING),
+        Condition::Serving => !marked(TRAINER),
+        Condition::Idle => matches!(&finding.verdict, Some(Verdict::DeviceOom(oom)) if oom.idle_could_hold_it()),
+    };
+    met == wanted
+}
