@@ -52,3 +52,19 @@ fn the_cause_in_one_open_log_explains_the_timeout_in_another() {
     marks(&mut client, RANK_0, |marks| marks.first().is_some_and(|mark| mark["severity"] == 1));
     assert_eq!(client.shut_down(), Some(0));
 }
+
+#[test]
+fn the_line_from_which_a_run_diverged_is_marked() {
+    let loss = |i: i32| if i < 40 { 1.6 + f64::from(i % 5) / 100.0 } else { 2.1 * 1.4f64.powi(i - 40) };
+    let mut log: String = (0..48).map(|i| format!("step {i} | loss {:.4} | grad_norm 0.9\n", loss(i))).collect();
+    log.push_str("step 48 | loss nan | grad_norm nan\nstep 49 | loss nan | grad_norm nan\n");
+    let (mut client, _) = Client::with(rich(), json!({}));
+    client.open(OTHER, "log", &log);
+    let marks = marks(&mut client, OTHER, |marks| !marks.is_empty());
+    let [root, begin] = marks.as_slice() else { panic!("{marks:?}") };
+    assert_eq!((&root["range"]["start"]["line"], &root["severity"]), (&json!(48), &json!(1)));
+    assert_eq!((&begin["range"]["start"]["line"], &begin["severity"], &begin["code"]), (&json!(40), &json!(3), &root["code"]));
+    let said = begin["message"].as_str().unwrap();
+    assert!(said.starts_with("Diverging from step 40 (line 41): loss 2.10") && said.ends_with("follows on line 49"), "{said}");
+    assert_eq!(client.shut_down(), Some(0));
+}

@@ -62,3 +62,64 @@ fn a_trainer_is_not_told_how_to_serve() {
     let server = root_hover(&format!("INFO vLLM API server version 0.9.2\n{error}"));
     assert!(items(&server, "What to do")[0].contains("When serving"), "{server}");
 }
+
+#[test]
+fn a_leak_leads_over_the_full_card() {
+    let error = oom("1.96 GiB", "1.21 GiB", "77.93 GiB", "76.00 GiB", "942.18 MiB");
+    let grown: String = (0..40).map(|i| format!("step {i} loss 2.1 allocated={}.50GiB reserved=78.00GiB\n", 36 + i)).collect();
+    let level: String = (0..40).map(|i| format!("step {i} loss 2.1 allocated=75.50GiB reserved=78.00GiB {i}\n")).collect();
+    let hover = root_hover(&format!("{grown}{error}"));
+    assert!(hover.starts_with("**A leak: live tensors grew from step to step, to 75.50 GiB"), "{hover}");
+    assert!(hover.contains("The card is full") && items(&hover, "What to do")[0].contains("loss.item()"), "{hover}");
+    assert!(row(&format!("{grown}{error}"), "Cause").starts_with("Out of GPU memory (a leak, 75.50 GiB live)"));
+    assert!(!root_hover(&format!("{level}{error}")).contains("leak"));
+    // A limit below the card explains the error, whatever grew.
+    let limited = "RuntimeError: CUDA out of memory. Tried to allocate 128.00 MiB (GPU 0; 15.77 GiB total capacity; 7.31 GiB already \
+                   allocated; 7.90 GiB free; 7.40 GiB allowed; 7.38 GiB reserved in total by PyTorch)\n";
+    assert!(!root_hover(&format!("{grown}{limited}")).contains("leak"));
+}
+
+fn losses(bad_from: usize, count: usize) -> String {
+    let loss = |i: usize| if i < bad_from { 1.6 + (i % 5) as f64 / 100.0 } else { 2.1 * 1.4f64.powi((i - bad_from) as i32) };
+    (0..count).map(|i| format!("step {i}/2000 | loss {:.4} | grad_norm 0.9\n", loss(i))).collect()
+}
+
+#[test]
+fn after_a_divergence_the_way_back_is_before_it() {
+    let nan = "step 60/2000 | loss nan | grad_norm nan\nstep 61/2000 | loss nan | grad_norm nan\n";
+    let hover = root_hover(&format!("{}{nan}", losses(52, 60)));
+    let remedies = items(&hover, "What to do");
+    assert!(remedies[0].contains("before step 52") && remedies[1].contains("learning rate"), "{hover}");
+    assert!(!remedies.iter().any(|remedy| remedy.contains("before the first NaN. Later")), "{hover}");
+    let sudden = root_hover(&format!("{}{nan}", losses(60, 60)));
+    assert!(items(&sudden, "What to do")[0].contains("before the first NaN"), "{sudden}");
+}
+
+fn timeout(rank: u32) -> String {
+    format!(
+        "[rank{rank}]:[E1129 10:41:12.10{rank}000 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: \
+         WorkNCCL(SeqNum=55, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600000 milliseconds before timing out.\n"
+    )
+}
+
+#[test]
+fn a_timeout_is_told_by_who_did_not_come() {
+    let log: String = [0, 1, 3].map(timeout).concat();
+    let said = "Rank 2 never joined ALLREDUCE number 55; ranks 0-1, 3 waited 10 min";
+    assert_eq!(row(&log, "Cause"), format!("{said} (line 1)"));
+    let hover = root_hover(&log);
+    assert!(hover.starts_with(&format!("**{said}.**")) && items(&hover, "What to do")[0].contains("last lines of rank 2"), "{hover}");
+    // Nobody is named where nobody is known to be missing.
+    let all: String = [0, 1, 2].map(timeout).concat();
+    assert!(row(&all, "Cause").starts_with("Rank 0 waited 10 min"), "{}", row(&all, "Cause"));
+    assert!(!row(&all, "Cause").contains("· rank 0"), "the message names its rank");
+    assert!(items(&root_hover(&all), "What to do")[0].contains("ranks that are missing"));
+}
+
+#[test]
+fn the_page_of_a_symptom_does_not_call_it_a_root_cause() {
+    let rules = Rules::builtin();
+    let heading = |id| explain::page_markdown(&rules, id).unwrap().lines().nth(2).unwrap().to_owned();
+    assert!(heading("nccl-watchdog-timeout").ends_with("mostly a symptom, root cause only where the log shows nothing nearer"));
+    assert!(heading("cuda-oom").ends_with("Root cause"));
+}

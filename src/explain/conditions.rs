@@ -4,6 +4,7 @@
 //! finding's own numbers or was marked on it by the story.
 
 use crate::log::Finding;
+use crate::log::marks;
 use crate::log::serving::{SERVING, TRAINER};
 use crate::log::verdict::Verdict;
 
@@ -16,6 +17,12 @@ pub enum Condition {
     Serving,
     /// The idle reserve of PyTorch could hold the request that was refused.
     Idle,
+    /// Live tensors grew steadily up to the error.
+    Leak,
+    /// Loss or gradient norm had left their band before.
+    Diverged,
+    /// It is known which ranks never joined the collective.
+    Absent,
 }
 
 /// A condition, and whether it must hold or must not.
@@ -28,6 +35,9 @@ pub fn parse(word: &str) -> Option<Wanted> {
         "training" => Condition::Training,
         "serving" => Condition::Serving,
         "idle" => Condition::Idle,
+        marks::LEAK => Condition::Leak,
+        marks::DIVERGED => Condition::Diverged,
+        marks::ABSENT => Condition::Absent,
         _ => return None,
     };
     Some((condition, wanted))
@@ -40,6 +50,9 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Training => !marked(SERVING),
         Condition::Serving => !marked(TRAINER),
         Condition::Idle => matches!(&finding.verdict, Some(Verdict::DeviceOom(oom)) if oom.idle_could_hold_it()),
+        Condition::Leak => marked(marks::LEAK),
+        Condition::Diverged => marked(marks::DIVERGED),
+        Condition::Absent => marked(marks::ABSENT),
     };
     met == wanted
 }

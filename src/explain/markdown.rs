@@ -7,6 +7,9 @@ use crate::log::vocabulary::Cause;
 /// Characters of a log's text that a hover shows at most, between words.
 const MOST_ESCAPED: usize = 400;
 
+/// Bytes of a text that stands in a page's prose.
+const MOST_PLAIN: usize = 120;
+
 /// Text of a log as inline code: nothing in it can become Markdown, HTML or a link.
 pub fn code(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c == '`' || c.is_control() { ' ' } else { c }).take(200).collect();
@@ -116,7 +119,16 @@ pub fn values(text: &str, finding: &Finding) -> String {
     for number in &finding.numbers {
         out = out.replace(&format!("{{{}}}", number.name), &escape(&number.shown()));
     }
+    for (name, text) in finding.texts.iter().filter(|(_, text)| is_plain(text)) {
+        out = out.replace(&format!("{{{name}}}"), text);
+    }
     out
+}
+
+/// Can a text stand between words and inside a command, without being escaped?
+fn is_plain(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | ',' | ':' | '/' | '-' | '×');
+    !text.is_empty() && text.len() <= MOST_PLAIN && text.chars().all(plain)
 }
 
 /// Is a `{name}` left?

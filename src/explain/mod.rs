@@ -13,9 +13,11 @@ pub mod post_mortem;
 pub mod seen;
 mod sentences;
 pub mod texts;
+mod waits;
 
 use crate::log::collectives;
 use crate::log::finding::{Finding, Number, Span};
+use crate::log::marks::LEAK;
 use crate::log::rules::{Page, Rules};
 use crate::log::units::{self, Unit, Value};
 use crate::log::verdict::{TensorShape, Verdict};
@@ -28,6 +30,8 @@ const SMALL_TENSOR: u64 = 1 << 30;
 /// Ranks written out one by one; more are written as ranges anyway.
 const MOST_RANGES: usize = 12;
 
+/// Precedence from which a page is about a timeout or a follow-up.
+const TIMEOUTS_FROM: u8 = 10;
 /// Ranks that must report a timeout before the silence of another one says something.
 const LEAST_REPORTERS: usize = 3;
 /// Bytes of a line that are underlined at most.
@@ -108,8 +112,15 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addit
     let finding = &analysis.findings[index];
     // A table has no diagnostic beside it, so its readings stand in the hover.
     let table = finding.kind == Kind::Report && page.front.block.is_some();
-    let first = if table { markdown::escape(&finding.message) } else { answer(finding, page, language) };
+    let collective = (finding.kind == Kind::Nccl).then(|| collectives::read(&analysis.findings, &[])).flatten();
+    let absent = collective.and_then(|all| waits::absent(finding, &all, language));
+    let first = match absent {
+        Some(absent) => format!("{}.", markdown::escape(&absent)),
+        None if table => markdown::escape(&finding.message),
+        None => answer(finding, page, language),
+    };
     let mut parts = vec![format!("**{first}**")];
+    parts.extend(behind_a_leak(finding, page, language));
     parts.extend(more_of_the_verdict(finding, language));
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => parts.extend(device_oom::table(oom, language)),
@@ -139,13 +150,26 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addit
     parts.join("\n\n")
 }
 
-/// The answer in one sentence: the verdict, or the first sentence of the page's meaning.
+/// The answer in one sentence: a leak that led to it, else what its own line says.
 fn answer(finding: &Finding, page: &Page, language: Language) -> String {
+    match finding.text(LEAK) {
+        Some(last) => fill(language, "verdict.leak", &[("last", last.to_owned())]),
+        None => own_answer(finding, page, language),
+    }
+}
+
+/// What a finding's own line says in one sentence: the verdict, or the first sentence of the page's meaning.
+fn own_answer(finding: &Finding, page: &Page, language: Language) -> String {
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => device_oom::verdict(oom, language).swap_remove(0),
         Some(Verdict::TensorShape(tensor)) => tensor_sentence(tensor, language),
         None => markdown::values(markdown::split_sentence(page.section("What it means")).0, finding),
     }
+}
+
+/// The answer of the line itself, where a leak stands in front of it.
+fn behind_a_leak(finding: &Finding, page: &Page, language: Language) -> Option<String> {
+    finding.text(LEAK).map(|_| own_answer(finding, page, language))
 }
 
 fn rest_of_meaning(page: &Page, finding: &Finding) -> Option<String> {
@@ -229,13 +253,17 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
     let language = Language::English;
     let finding = &analysis.findings[index];
     let mut out = finding.message.clone();
-    if let Some(Verdict::DeviceOom(oom)) = &finding.verdict {
+    if let Some(why) = memory_hint(finding, language) {
         // The cause stands near the front: lists cut a message at its end.
         let at = out.find(": ").filter(|&at| at < 60).unwrap_or(out.len());
-        out.insert_str(at, &format!(" ({})", device_oom::hint(oom, language)));
+        out.insert_str(at, &format!(" ({why})"));
     }
+    let collective = (finding.kind == Kind::Nccl).then(|| collectives::read(&analysis.findings, &[])).flatten();
+    let absent = collective.as_ref().and_then(|all| waits::absent(finding, all, language));
+    let told = absent.is_some();
+    out = absent.unwrap_or(out);
     let Some(group) = analysis.story.group_of(index) else { return out };
-    if index == group.lead && group.members.len() > 1 {
+    if index == group.lead && group.members.len() > 1 && !told {
         let key = if group.ranks.len() > 1 { "story.more-ranks" } else { "story.more" };
         out.push_str(&format!(
             " · {}",
@@ -244,14 +272,13 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
     }
     if index == group.lead
         && group.ranks.len() > 1
-        && finding.kind == Kind::Nccl
         && finding.text("op").is_some()
-        && let Some(calls) = collectives::read(&analysis.findings, &[]).and_then(|all| sentences::different_calls(&all, language))
+        && let Some(calls) = collective.and_then(|all| sentences::different_calls(&all, language))
     {
         out.push_str(&format!(" · {}", fill(language, "collective.different", &[("calls", calls)])));
     }
     let silent = silent_ranks(finding, &group.ranks);
-    if index == group.lead && !silent.is_empty() {
+    if index == group.lead && !silent.is_empty() && !told {
         out.push_str(&format!(" · {}", fill(language, "story.silent", &[("ranks", ranges(&silent))])));
     }
     if let Some(root) = &analysis.story.elsewhere
@@ -270,6 +297,26 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
         }
     }
     out
+}
+
+/// What is said on the line from which a run diverged.
+pub fn divergence_message(analysis: &Analysis) -> Option<String> {
+    let language = Language::English;
+    let onset = analysis.story.onset?;
+    let divergence = onset.divergence?;
+    let line = |line: usize| (line + 1).to_string();
+    let here = fill(language, "post.line", &[("line", line(divergence.line))]);
+    let what = sentences::divergence_sentence(&divergence, &here, language);
+    Some(fill(language, "story.diverging", &[("what", what), ("line", line(analysis.findings[onset.finding].span.line))]))
+}
+
+/// Why memory ran out, in a few words.
+fn memory_hint(finding: &Finding, language: Language) -> Option<String> {
+    match (finding.text(LEAK), &finding.verdict) {
+        (Some(last), _) => Some(fill(language, "hint.leak", &[("last", last.to_owned())])),
+        (None, Some(Verdict::DeviceOom(oom))) => Some(device_oom::hint(oom, language)),
+        _ => None,
+    }
 }
 
 /// Ranks below the highest one that did not report a timeout which the others did: the first place to look.
@@ -291,9 +338,14 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
     if finding.role != Role::RootCause {
         return None;
     }
-    let what = match &finding.verdict {
-        Some(Verdict::DeviceOom(oom)) => device_oom::hint(oom, language),
-        _ => {
+    let waited = || {
+        let collective = collectives::read(&analysis.findings, &[])?;
+        let missing = collective.missing_for(finding)?;
+        (missing.len() <= MOST_RANGES).then(|| fill(language, "hint.missing", &[("ranks", sentences::named(missing, language))]))
+    };
+    let what = match memory_hint(finding, language).or_else(waited) {
+        Some(what) => what,
+        None => {
             let cause = text(language, &format!("cause.{}", finding.cause));
             match analysis.story.onset.filter(|onset| onset.finding == index).and_then(|onset| onset.last_finite_step) {
                 Some(step) => fill(language, "hint.nan", &[("step", step.to_string())]),
@@ -316,7 +368,7 @@ pub fn page_markdown(rules: &Rules, id: &str) -> Option<String> {
         front.id,
         front.kind,
         front.severity,
-        text(Language::English, &format!("role.{}", front.role))
+        role_of_page(page)
     );
     for heading in ["What it means", "Why it happens", "The numbers", "What to do", "What does not help"] {
         let section = page.section(heading);
@@ -325,6 +377,13 @@ pub fn page_markdown(rules: &Rules, id: &str) -> Option<String> {
         }
     }
     Some(out)
+}
+
+/// The part that the message of a page plays: what only tells of another's end is a root cause for want of a better one.
+fn role_of_page(page: &Page) -> &'static str {
+    let front = &page.front;
+    let symptom = front.role == Role::RootCause && front.precedence >= TIMEOUTS_FROM && front.kind != Kind::Leak;
+    text(Language::English, &if symptom { "section.symptom".to_owned() } else { format!("role.{}", front.role) })
 }
 
 /// The first remedies that fit a finding, in plain text, for a terminal.
@@ -337,6 +396,7 @@ pub fn remedies(finding: &Finding, rules: &Rules, most: usize) -> Vec<String> {
 pub fn answer_plain(finding: &Finding, rules: &Rules) -> String {
     let Some(page) = rules.page(&finding.rule) else { return finding.message.clone() };
     let mut out = vec![answer(finding, page, Language::English)];
+    out.extend(behind_a_leak(finding, page, Language::English));
     out.extend(more_of_the_verdict(finding, Language::English));
     markdown::plain(&out.join(" "))
 }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use super::sentences;
 use super::texts::{Language, fill, text};
-use super::{diagnostic_message, markdown, ranges};
-use crate::log::collectives;
+use super::{diagnostic_message, markdown, ranges, waits};
+use crate::log::collectives::{self, Collective};
 use crate::log::progress;
 use crate::log::record;
 use crate::log::rules::Rules;
@@ -55,18 +55,20 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     let language = Language::English;
     let row = |key: &str, items: Vec<String>| Row { label: text(language, key), items };
     let followers = followers(parts, root);
+    let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
+    let collective = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known);
     let mut out = Vec::new();
     match root {
         Some((part, index)) => {
             let (part, finding) = (&parts[part], &parts[part].analysis.findings[index]);
-            let (when, why) = match (finding.severity, finding.kind) {
-                (Severity::Error, Kind::Nan) => ("post.went-bad", "post.cause-seen"),
-                (Severity::Error, _) => ("post.died", "post.cause"),
-                _ => ("post.seen", "post.cause-seen"),
+            let when = match (finding.severity, finding.kind) {
+                (Severity::Error, Kind::Nan) => "post.went-bad",
+                (Severity::Error, _) => "post.died",
+                _ => "post.seen",
             };
             out.push(row(when, vec![moment(part, index, language)]));
             let same = same_elsewhere(parts, finding, language).map(|same| format!(" · {same}")).unwrap_or_default();
-            out.push(row(why, vec![format!("{}{same}", cause(part, index, language))]));
+            out.push(row("post.cause", vec![format!("{}{same}", cause(part, index, collective.as_ref(), language))]));
             if let Some(frame) = finding.text("frame") {
                 out.push(row("post.frame", vec![frame.to_owned()]));
             }
@@ -77,9 +79,8 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     if !followers.is_empty() {
         out.push(row("post.followed", followers));
     }
-    let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
-    if let Some(collective) = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known) {
-        let ranks = sentences::collective_sentences(&collective, language);
+    if let Some(collective) = &collective {
+        let ranks = sentences::collective_sentences(collective, language);
         if !ranks.is_empty() {
             out.push(row("post.ranks", ranks));
         }
@@ -125,17 +126,23 @@ fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
     }
 }
 
-/// What and where.
-fn cause(part: &Part<'_>, index: usize, language: Language) -> String {
+/// What and where. `collective` is what the ranks of all files waited in.
+fn cause(part: &Part<'_>, index: usize, collective: Option<&Collective>, language: Language) -> String {
     let finding = &part.analysis.findings[index];
-    let mut out = diagnostic_message(part.analysis, index);
-    if let Some(rank) = finding.rank {
+    let absent = collective.and_then(|all| waits::absent(finding, all, language));
+    let mut out = absent.unwrap_or_else(|| diagnostic_message(part.analysis, index));
+    if let Some(rank) = finding.rank.filter(|_| !names_rank(&out)) {
         out.push_str(&format!(" · {}", fill(language, "post.rank", &[("rank", rank.to_string())])));
     }
     if let Some(host) = &finding.host {
         out.push_str(&format!(" · {host}"));
     }
     format!("{out} ({})", place(part, finding.span.line))
+}
+
+/// Does a message begin with its rank or ranks?
+pub fn names_rank(message: &str) -> bool {
+    message.starts_with("Rank ") || message.starts_with("Ranks ")
 }
 
 /// Where else in the run the same event stands.

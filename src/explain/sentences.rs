@@ -44,7 +44,7 @@ pub(super) fn different_calls(collective: &Collective, language: Language) -> Op
 }
 
 /// `rank 3`, `ranks 3, 6`.
-fn named(ranks: &[u32], language: Language) -> String {
+pub(super) fn named(ranks: &[u32], language: Language) -> String {
     let key = if ranks.len() == 1 { "collective.rank" } else { "collective.ranks" };
     fill(language, key, &[("ranks", ranges(ranks))])
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::finding::Finding;
-use super::vocabulary::{Kind, Severity};
+use super::vocabulary::{Cause, Kind, Severity};
 
 /// Ranks that must have waited before the absence of another says something.
 const LEAST_WAITING: usize = 2;
@@ -48,6 +48,13 @@ impl Collective {
         let mut ranks: Vec<u32> = self.calls.iter().flat_map(|(_, ranks)| ranks.iter().copied()).collect();
         ranks.sort_unstable();
         ranks
+    }
+
+    /// The ranks that never joined, where this finding is a timeout in this very collective and all were in the same one.
+    pub fn missing_for(&self, finding: &Finding) -> Option<&[u32]> {
+        let timeout = finding.kind == Kind::Nccl && finding.cause == Cause::Timeout && finding.text("op").is_some();
+        let this = finding.number("seq").is_some_and(|seq| seq.value.as_f64() as i64 == self.seq);
+        (timeout && this && !self.missing.is_empty() && !self.is_desynchronised()).then_some(&self.missing)
     }
 
     /// Were the ranks in different operations, or in one of different sizes?

@@ -15,7 +15,7 @@ use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
 use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
-use super::{Analysis, build, memory, outcome, root, serving, uncaught};
+use super::{Analysis, build, marks, memory, outcome, root, serving, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -112,6 +112,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     outcome::judge(&findings, &mut story, lines);
     story.onset = onset(&mut findings, &story, steps);
     story.memory = memory_before(&findings, &story, steps);
+    marks::mark(&mut findings, &story);
     assign_roles(&mut findings, &story);
     Analysis { findings, story }
 }

@@ -18,13 +18,16 @@ use super::state::runs::Root;
 use crate::explain;
 use crate::log::rules::Rules;
 use crate::log::vocabulary::{Kind, Role, Severity};
+use crate::log::finding::Span;
 use crate::log::{Analysis, Finding};
-use crate::text::Lines;
+use crate::text::{Lines, floor_border};
 
 /// Where the pages of the built-in rules can be read.
 const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/log/rules/");
 /// The name under which an editor lists the marks.
 pub const SOURCE: &str = "trainwreck";
+/// Bytes of a line that are underlined where no message says how many.
+const MOST_MARKED: usize = 120;
 /// How many lines that only followed the root cause lists.
 const MOST_FOLLOWED: usize = 20;
 /// How many of its like a mark lists.
@@ -41,6 +44,9 @@ pub fn build(job: &Job, analysis: &Analysis, elsewhere: Option<&Root>) -> (Vec<u
     // The mark that counts the rest takes the last place; with a single place the root cause has it.
     let kept = if shown.len() > most { (most - 1).max(1) } else { shown.len() };
     let mut marks: Diagnostics = shown[..kept].iter().map(|&i| scene.mark(i)).collect();
+    if kept == shown.len() && kept < most {
+        marks.extend(scene.divergence());
+    }
     if kept < shown.len() && kept < most {
         marks.push(scene.rest(shown[kept], shown.len() - kept, most));
     }
@@ -105,6 +111,12 @@ impl Loudness {
     }
 }
 
+/// The rank of a finding in front of its message, where the message does not begin with it.
+fn of_rank(finding: &Finding) -> String {
+    let unnamed = finding.rank.filter(|_| !explain::post_mortem::names_rank(&finding.message));
+    unnamed.map(|rank| format!("rank {rank}: ")).unwrap_or_default()
+}
+
 struct Scene<'a> {
     uri: &'a DocumentUri,
     rope: &'a Rope,
@@ -134,6 +146,24 @@ impl Scene<'_> {
             tags: (quiet && root_known && self.facts.fades).then(|| vec![DiagnosticTag::UNNECESSARY]),
             data: None,
         }
+    }
+
+    /// The line from which the run diverged: nothing was wrong with it but its number, so that no finding marks it.
+    fn divergence(&self) -> Option<Diagnostic> {
+        let onset = self.analysis.story.onset.filter(|onset| self.shown.contains(&onset.finding))?;
+        let (line, message) = (onset.divergence?.line, explain::divergence_message(self.analysis)?);
+        let text = Lines::line(self.rope, line);
+        let start = text.len() - text.trim_start().len();
+        let span = Span { line, start, end_line: line, end: floor_border(&text, text.trim_end().len().min(start + MOST_MARKED)) };
+        Some(Diagnostic {
+            range: range(self.rope, self.facts.encoding, span),
+            severity: Some(DiagnosticSeverity::INFORMATION),
+            code: Some(NumberOrString::String(self.analysis.findings[onset.finding].rule.to_string())),
+            source: Some(SOURCE.to_owned()),
+            message,
+            related_information: self.facts.related.then(|| vec![self.place(onset.finding, "followed: ")]),
+            ..Diagnostic::default()
+        })
     }
 
     /// What is underlined of a finding.
@@ -182,7 +212,7 @@ impl Scene<'_> {
 
     fn place(&self, i: usize, what: &str) -> DiagnosticRelatedInformation {
         let finding = &self.analysis.findings[i];
-        let rank = finding.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+        let rank = of_rank(finding);
         DiagnosticRelatedInformation {
             location: Location { uri: self.uri.0.clone(), range: self.marked(finding) },
             message: format!("{what}{rank}{}", finding.message),
@@ -191,7 +221,7 @@ impl Scene<'_> {
 
     fn in_another(&self, root: &Root) -> DiagnosticRelatedInformation {
         let marked = explain::mark(&root.finding, &Lines::line(&root.rope, root.finding.span.line));
-        let rank = root.finding.rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default();
+        let rank = of_rank(&root.finding);
         DiagnosticRelatedInformation {
             location: Location { uri: root.uri.0.clone(), range: range(&root.rope, self.facts.encoding, marked) },
             message: format!("root cause: {rank}{}", root.finding.message),

@@ -1,0 +1,66 @@
+//! What the story knows of a finding and its own line does not say: marks by which a page's remedies are chosen.
+//!
+//! A mark is a text of the finding, and its value may stand in the page's prose.
+
+use super::collectives;
+use super::finding::Finding;
+use super::story::Story;
+use super::units;
+use super::vocabulary::{Cause, Kind};
+
+/// Live tensors grew steadily up to this out-of-memory error: how much they held at the last.
+pub const LEAK: &str = "leak";
+/// Loss or gradient norm had left their band before this non-finite value: where, `step 303`.
+pub const DIVERGED: &str = "diverged";
+
+/// Ranks that never joined the collective in which this one waited: `rank 2`.
+pub const ABSENT: &str = "absent";
+/// Ranks that are named as absent.
+const MOST_ABSENT: usize = 8;
+
+/// Marks the findings that a story explains.
+pub(super) fn mark(findings: &mut [Finding], story: &Story) {
+    if let Some((root, bytes)) = leak(findings, story) {
+        findings[root].texts.push((LEAK.to_owned(), units::binary(bytes)));
+    }
+    if let Some((root, ranks)) = absent(findings, story) {
+        findings[root].texts.push((ABSENT.to_owned(), ranks));
+    }
+    if let Some((onset, divergence)) = story.onset.and_then(|onset| Some((onset.finding, onset.divergence?))) {
+        let place = divergence.step.map_or_else(|| format!("line {}", divergence.line + 1), |step| format!("step {step}"));
+        let root = story.root.filter(|&root| root != onset && story.group_index.get(root) == story.group_index.get(onset));
+        for finding in root.into_iter().chain([onset]) {
+            findings[finding].texts.push((DIVERGED.to_owned(), place.clone()));
+        }
+    }
+}
+
+/// The timeout that is the root cause, and who is missing in its collective.
+fn absent(findings: &[Finding], story: &Story) -> Option<(usize, String)> {
+    let root = story.root.filter(|&root| findings[root].kind == Kind::Nccl && findings[root].cause == Cause::Timeout)?;
+    let collective = collectives::read(findings, &[])?;
+    let missing = collective.missing_for(&findings[root])?;
+    let named: Vec<String> = missing.iter().map(u32::to_string).collect();
+    let word = if named.len() == 1 { "rank" } else { "ranks" };
+    (named.len() <= MOST_ABSENT).then(|| (root, format!("{word} {}", named.join(", "))))
+}
+
+/// The out-of-memory error that is the end of a leak, and what live tensors held before it.
+///
+/// A limit, others on the card or one huge request explain an error whatever grew before.
+fn leak(findings: &[Finding], story: &Story) -> Option<(usize, u64)> {
+    let root = story.root?;
+    let error = &findings[root];
+    if error.kind != Kind::Oom || !matches!(error.cause, Cause::DeviceFull | Cause::Fragmentation | Cause::Unknown) {
+        return None;
+    }
+    if let Some(trend) = story.memory {
+        return (!trend.only_reserved).then_some((root, trend.last));
+    }
+    // A series of the allocator's own numbers; other lines may speak of the host's memory.
+    let attempt = story.group_of(root)?.attempt;
+    let series = story.groups.iter().filter(|group| group.attempt == attempt).map(|group| &findings[group.lead]);
+    let grown = |f: &&Finding| f.kind == Kind::Leak && f.cause == Cause::MemoryGrowth && f.span.line < error.span.line;
+    let held = series.filter(grown).find_map(|f| f.bytes("reserved").and(f.bytes("used")))?;
+    Some((root, held))
+}
