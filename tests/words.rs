@@ -4,6 +4,7 @@
 
 use trainwreck::explain::{self, post_mortem};
 use trainwreck::log::rules::Rules;
+use trainwreck::log::vocabulary::Severity;
 use trainwreck::log::{Analysis, analyze};
 use trainwreck::text::StrLines;
 
@@ -27,6 +28,11 @@ fn rows_of(log: &str, analysis: &Analysis, rules: &Rules) -> Vec<post_mortem::Ro
     let lines = StrLines::new(log);
     let part = post_mortem::Part { name: None, rank: None, analysis, lines: Some(&lines) };
     post_mortem::rows(&[part], analysis.story.root.map(|root| (0, root)), rules)
+}
+
+/// Does anything stand as an error or warning?
+fn is_loud(log: &str) -> bool {
+    analyze(log, &Rules::builtin()).findings.iter().any(|finding| finding.severity != Severity::Info)
 }
 
 /// Numbered items below a heading of a hover.
@@ -122,4 +128,51 @@ fn the_page_of_a_symptom_does_not_call_it_a_root_cause() {
     let heading = |id| explain::page_markdown(&rules, id).unwrap().lines().nth(2).unwrap().to_owned();
     assert!(heading("nccl-watchdog-timeout").ends_with("mostly a symptom, root cause only where the log shows nothing nearer"));
     assert!(heading("cuda-oom").ends_with("Root cause"));
+}
+
+#[test]
+fn what_stands_above_the_root_cause_did_not_follow_from_it() {
+    let overflow = |scale: u32| format!("[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {}, reducing to {scale}\n", 2 * scale);
+    let log: String = (1..14).rev().map(|i| overflow(1 << i)).collect();
+    let log = format!("{log}Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.\n");
+    assert_eq!(row(&log, "Followed"), "");
+    assert!(row(&log, "Before").contains("overflow"), "{}", row(&log, "Before"));
+    let rules = Rules::builtin();
+    let analysis = analyze(&log, &rules);
+    assert!(explain::diagnostic_message(&analysis, 0).ends_with("belongs to line 14"), "{}", explain::diagnostic_message(&analysis, 0));
+    // The timeouts of other ranks are printed above an error that they follow from.
+    let late = format!("{}{}[rank2]: {}", timeout(0), timeout(1), oom("1.96 GiB", "1.21 GiB", "77.93 GiB", "76.00 GiB", "942.18 MiB"));
+    assert!(row(&late, "Followed").contains("timed out"), "{}", row(&late, "Followed"));
+    assert!(!row(&late, "Before").contains("timed out"));
+}
+
+#[test]
+fn a_program_that_says_it_finished_did_not_die() {
+    let error = oom("1.96 GiB", "1.21 GiB", "77.93 GiB", "76.00 GiB", "942.18 MiB");
+    let steps: String = (0..30).map(|i| format!("step {i} loss 2.1\n")).collect();
+    let done = "Falling back to smaller eval batch\nEvaluation finished: acc 0.71\nTraining completed. Model saved to out/final\n";
+    assert!(!is_loud(&format!("{steps}{error}{done}")));
+    assert!(is_loud(&format!("{steps}{error}")));
+    // What a script prints behind a program that died says nothing of it.
+    let raised = format!("Traceback (most recent call last):\n  File \"train.py\", line 8, in <module>\n    main()\n{error}");
+    assert!(is_loud(&format!("{steps}{raised}Training completed\n")));
+    let sample = "Sample: 'The process was Killed because CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity)'\n";
+    assert!(!is_loud(&format!("{steps}{sample}")));
+}
+
+#[test]
+fn a_card_is_not_called_full_without_a_number_that_says_so() {
+    let hover = root_hover("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity\n");
+    assert!(hover.starts_with("**The message does not say how full the card was"), "{hover}");
+    assert!(!hover.contains("More was free than was asked for") && hover.contains("Smaller batch"), "{hover}");
+}
+
+#[test]
+fn a_survived_failure_says_where_the_run_went_on() {
+    let error = oom("1.96 GiB", "1.21 GiB", "77.93 GiB", "76.00 GiB", "942.18 MiB");
+    let steps = |from: usize| -> String { (from..from + 9).map(|i| format!("step {i} loss 2.1\n")).collect() };
+    let log = format!("{}{error}{}Training finished\n", steps(0), steps(9));
+    let analysis = analyze(&log, &Rules::builtin());
+    let hover = explain::hover(&analysis, &Rules::builtin(), 9, 3, &|_| None).unwrap().markdown;
+    assert!(hover.contains("The run went on at step 9 (line 11), with finite losses. It finished (line 20)."), "{hover}");
 }

@@ -11,6 +11,7 @@ use crate::explain::post_mortem as post_mortem_words;
 use crate::explain::texts::{Language, fill, text};
 use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
+use crate::log::story::precedes_root;
 use crate::log::verdict::Verdict;
 use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
@@ -73,18 +74,21 @@ pub fn write(out: &mut dyn Write, page: &Page<'_>, all: bool, summary: &mut Summ
         }
     } else if let Some(root) = analysis.story.root {
         page.event(out, root, true)?;
-        page.list(out, "report.followed", |f| matches!(f.role, Role::Consequence | Role::Confirmation))?;
+        let belongs = |i: usize| matches!(analysis.findings[i].role, Role::Consequence | Role::Confirmation);
+        page.list(out, "report.before", |i| belongs(i) && precedes_root(analysis, i))?;
+        page.list(out, "report.followed", |i| belongs(i) && !precedes_root(analysis, i))?;
         // A repeat that leads a group ended an earlier attempt.
-        page.list(out, "report.also", |f| matches!(f.role, Role::Context | Role::Repeat))?;
+        page.list(out, "report.also", |i| matches!(analysis.findings[i].role, Role::Context | Role::Repeat))?;
     } else {
-        let loud: Vec<usize> = page.leads(|f| f.severity != Severity::Info).collect();
+        let is_loud = |i: usize| analysis.findings[i].severity != Severity::Info;
+        let loud: Vec<usize> = page.leads(is_loud).collect();
         if loud.iter().any(|&i| analysis.findings[i].role == Role::Consequence) {
             writeln!(out, "{}\n", text(LANGUAGE, "report.none"))?;
         }
         for &index in loud.iter().take(MOST_EVENTS) {
             page.event(out, index, true)?;
         }
-        page.list(out, "report.also", |f| f.severity == Severity::Info)?;
+        page.list(out, "report.also", |i| !is_loud(i))?;
     }
     let hidden = analysis.findings.len() - analysis.story.groups.len();
     if !all && hidden > 0 {
@@ -155,7 +159,7 @@ pub struct Page<'a> {
 
 impl Page<'_> {
     /// Leads of groups that do not hold the root cause.
-    fn leads<'s>(&'s self, keep: impl Fn(&Finding) -> bool + 's) -> impl Iterator<Item = usize> + 's {
+    fn leads<'s>(&'s self, keep: impl Fn(usize) -> bool + 's) -> impl Iterator<Item = usize> + 's {
         let root = self.analysis.story.root;
         self.analysis
             .story
@@ -163,10 +167,10 @@ impl Page<'_> {
             .iter()
             .filter(move |group| root.is_none_or(|root| !group.members.contains(&root)))
             .map(|group| group.lead)
-            .filter(move |&lead| keep(&self.analysis.findings[lead]))
+            .filter(move |&lead| keep(lead))
     }
 
-    fn list(&self, out: &mut dyn Write, heading: &'static str, keep: impl Fn(&Finding) -> bool) -> std::io::Result<()> {
+    fn list(&self, out: &mut dyn Write, heading: &'static str, keep: impl Fn(usize) -> bool) -> std::io::Result<()> {
         let mut leads: Vec<usize> = self.leads(keep).collect();
         // Rows of tables are for reading; they come behind the events.
         let is_table =

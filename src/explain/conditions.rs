@@ -7,6 +7,7 @@ use crate::log::Finding;
 use crate::log::marks;
 use crate::log::serving::{SERVING, TRAINER};
 use crate::log::verdict::Verdict;
+use crate::log::vocabulary::Cause;
 
 /// What an item may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,4 +56,11 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Absent => marked(marks::ABSENT),
     };
     met == wanted
+}
+
+/// Is an item for these causes meant for a finding? Where the message gives no account of the card, it mostly is just full.
+pub fn fits(causes: &[Cause], finding: &Finding) -> bool {
+    let silent = matches!(&finding.verdict, Some(Verdict::DeviceOom(oom)) if oom.cause == Cause::Unknown && !oom.has_account());
+    let cause = if silent && finding.cause == Cause::Unknown { Cause::DeviceFull } else { finding.cause };
+    causes.is_empty() || causes.contains(&cause)
 }

@@ -43,6 +43,7 @@ fn sentence(oom: &DeviceOom, language: Language) -> String {
         Cause::OtherProcess if oom.others.is_some_and(|o| o.with_own_context) => "verdict.other-process-context",
         Cause::MemoryLimit if oom.limit.is_none() => "verdict.memory-limit-unnamed",
         Cause::DeviceFull if oom.free.is_none() || oom.total.is_none() || !oom.contradictions.is_empty() => "verdict.device-full-short",
+        Cause::Unknown if !oom.has_account() => "verdict.no-account",
         Cause::Unknown if oom.free.is_none() => "cause.unknown",
         Cause::SingleHugeAllocation => "verdict.single-huge-allocation",
         Cause::Fragmentation => "verdict.fragmentation",
@@ -64,6 +65,7 @@ pub fn hint(oom: &DeviceOom, language: Language) -> String {
         Cause::MemoryLimit if oom.limit.is_none() => "hint.memory-limit-unnamed",
         Cause::MemoryLimit => "hint.memory-limit",
         Cause::DeviceFull if oom.free.is_some() && oom.total.is_some() => "hint.device-full",
+        Cause::Unknown if !oom.has_account() => "hint.no-account",
         cause => return text(language, &format!("cause.{cause}")).to_owned(),
     };
     fill(language, key, &values(oom))

@@ -106,7 +106,7 @@ fn brackets(text: &str) -> (Vec<Cause>, Vec<Wanted>, &str) {
 pub fn fitting(section: &str, finding: &Finding) -> Vec<String> {
     items(section)
         .into_iter()
-        .filter(|item| item.causes.is_empty() || item.causes.contains(&finding.cause))
+        .filter(|item| conditions::fits(&item.causes, finding))
         .filter(|item| item.conditions.iter().all(|&wanted| conditions::holds(wanted, finding)))
         .map(|item| values(&item.text, finding))
         .filter(|text| !has_placeholder(text))

@@ -290,10 +290,9 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
     }
     if let Some(root) = analysis.story.root.filter(|root| !group.members.contains(root) && !group.went_on) {
         if matches!(finding.role, Role::Consequence | Role::Confirmation) {
-            out.push_str(&format!(
-                " · {}",
-                fill(language, "story.follows", &[("line", (analysis.findings[root].span.line + 1).to_string())])
-            ));
+            let key = if story::precedes_root(analysis, index) { "story.belongs" } else { "story.follows" };
+            let line = (analysis.findings[root].span.line + 1).to_string();
+            out.push_str(&format!(" · {}", fill(language, key, &[("line", line)])));
         }
     }
     out

@@ -6,12 +6,28 @@ use super::{attempts, markdown, ranges};
 use crate::log::Analysis;
 use crate::log::collectives;
 use crate::log::run::Elsewhere;
+use crate::log::story::{Group, precedes_root};
 use crate::log::vocabulary::{Kind, Outcome, Role};
 
 /// Where the root cause stands that another file of the run has. The file's name is for a hover: escaped.
 fn elsewhere(root: &Elsewhere, language: Language) -> String {
     let values = [("file", markdown::escape(&root.file)), ("line", (root.line + 1).to_string()), ("title", root.title.to_string())];
     fill(language, "story.consequence-file", &values)
+}
+
+/// How the run went on after an event that it survived.
+pub(super) fn onward(analysis: &Analysis, group: &Group, language: Language) -> String {
+    let key = if group.outcome == Outcome::Recovered { "story.recovered" } else { "story.went-on" };
+    let line = |line: usize| ("line", (line + 1).to_string());
+    match (group.next_step, analysis.story.finished) {
+        (Some((step, at)), end) => {
+            let said = fill(language, &format!("{key}-step"), &[("step", step.to_string()), line(at)]);
+            let end = end.map(|end| format!(" {}", fill(language, "story.finished", &[line(end)])));
+            format!("{said}{}", end.unwrap_or_default())
+        }
+        (None, Some(end)) => fill(language, &format!("{key}-end"), &[line(end)]),
+        (None, None) => text(language, key).to_owned(),
+    }
 }
 
 /// What part a finding plays, in a sentence or two.
@@ -26,8 +42,7 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
     if let Some(again) = attempts::started_again(analysis, group, language) {
         out.push(again);
     } else if group.went_on {
-        let key = if group.outcome == Outcome::Recovered { "story.recovered" } else { "story.went-on" };
-        out.push(text(language, key).to_owned());
+        out.push(onward(analysis, group, language));
     } else {
         match (finding.role, story.root) {
             (Role::RootCause, _) => {
@@ -37,11 +52,8 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
                 out.extend(attempts::of_root(analysis, index, language).map(|said| format!("{said}.")));
             }
             (Role::Consequence | Role::Confirmation | Role::Repeat, Some(root)) if !group.members.contains(&root) => {
-                out.push(fill(
-                    language,
-                    "story.consequence",
-                    &[("line", line(root)), ("title", analysis.findings[root].title.to_string())],
-                ));
+                let key = if precedes_root(analysis, index) { "story.precedes" } else { "story.consequence" };
+                out.push(fill(language, key, &[("line", line(root)), ("title", analysis.findings[root].title.to_string())]));
             }
             (Role::Consequence | Role::Confirmation, None) if story.elsewhere.is_some() => {
                 out.extend(story.elsewhere.as_ref().map(|root| elsewhere(root, language)));

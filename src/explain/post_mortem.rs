@@ -11,6 +11,7 @@ use crate::log::collectives::{self, Collective};
 use crate::log::progress;
 use crate::log::record;
 use crate::log::rules::Rules;
+use crate::log::story::precedes_root;
 use crate::log::vocabulary::{Kind, Outcome, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::{Lines, clean, floor_border};
@@ -54,7 +55,7 @@ pub struct Row {
 pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> Vec<Row> {
     let language = Language::English;
     let row = |key: &str, items: Vec<String>| Row { label: text(language, key), items };
-    let followers = followers(parts, root);
+    let followers = followers(parts, root, false);
     let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
     let collective = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known);
     let mut out = Vec::new();
@@ -85,7 +86,8 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
             out.push(row("post.ranks", ranks));
         }
     }
-    let before = root.map(|(part, index)| before(&parts[part], index, language)).unwrap_or_default();
+    let mut before = root.map(|(part, index)| before(&parts[part], index, language)).unwrap_or_default();
+    before.extend(self::followers(parts, root, true));
     if !before.is_empty() {
         out.push(row("post.before", before));
     }
@@ -104,10 +106,9 @@ fn first_loud<'a>(parts: &[Part<'a>]) -> Option<&'a Finding> {
 /// When: the time stamp and the last step above the finding.
 fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
     let finding = &part.analysis.findings[index];
-    match part.analysis.story.group_of(index).map(|group| group.outcome) {
-        Some(Outcome::WentOn) => return text(language, "post.went-on").to_owned(),
-        Some(Outcome::Recovered) => return text(language, "post.recovered").to_owned(),
-        _ => {}
+    let group = part.analysis.story.group_of(index);
+    if let Some(group) = group.filter(|group| matches!(group.outcome, Outcome::WentOn | Outcome::Recovered)) {
+        return super::place::onward(part.analysis, group, language);
     }
     let time = finding.time.clone().or_else(|| time_near(part.lines?, finding.span.line));
     let last_step = match part.lines {
@@ -168,8 +169,8 @@ fn place(part: &Part<'_>, line: usize) -> String {
     }
 }
 
-/// What only followed: one item a rule, with its ranks and its first line.
-fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>) -> Vec<String> {
+/// What belongs to the root cause: one item a rule, with its ranks and its first line. `before` it, or what followed.
+fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>, before: bool) -> Vec<String> {
     struct Follower<'a> {
         title: &'a str,
         first: String,
@@ -183,7 +184,7 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>) -> Vec<String> {
             let lead = &part.analysis.findings[group.lead];
             let loud = root.is_none() || lead.severity != Severity::Info;
             let followed = matches!(lead.role, Role::Consequence | Role::Confirmation) && loud;
-            if !followed || root.is_some_and(|(p, index)| p == nth && group.members.contains(&index)) {
+            if !followed || precedes_root(part.analysis, group.lead) != before || root.is_some_and(|(p, index)| p == nth && group.members.contains(&index)) {
                 continue;
             }
             let at = *of_rule.entry(&lead.rule).or_insert_with(|| {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::aftermath::{STEPS_ONWARD, went_on};
+use super::aftermath::{STEPS_ONWARD, ended_well, went_on};
 use super::finding::Finding;
 use super::progress::Steps;
 use super::story::Group;
@@ -98,7 +98,8 @@ fn split_where_it_went_on(group: &Group, findings: &[Finding], starts: &[usize],
         let next = group.members.get(k + 1).map(|&n| findings[n].span.line);
         let here = findings[i].span.end_line;
         let far = next.is_none_or(|next| next > here + STEPS_ONWARD);
-        if far && went_on(steps, here, next.unwrap_or(end)) {
+        let until = next.unwrap_or(end);
+        if far && (went_on(steps, here, until) || ended_well(&findings[i], steps.lines, until).is_some()) {
             let members = std::mem::take(&mut members);
             out.push(Group { lead: members[0], members, went_on: true, attempt: group.attempt, ..Group::default() });
         }

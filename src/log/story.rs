@@ -5,7 +5,7 @@
 //! follow is context, not a cause. Lines of several ranks are interleaved and may be printed late, so a cause can stand
 //! below its consequences; the class of an event (`precedence`) outranks its place.
 
-use super::aftermath::{last_step, onset};
+use super::aftermath::{finished, last_step, next_step, onset};
 use super::attempts::{self, Attempt};
 use super::divergence::Divergence;
 use super::finding::{Finding, Number, Span};
@@ -33,6 +33,8 @@ pub struct Story {
     pub last_step: Option<(u64, usize)>,
     /// The starts of the run in this log; empty when it was started only once.
     pub attempts: Vec<Attempt>,
+    /// The line on which the program says that its training is done, where a failure was survived.
+    pub finished: Option<usize>,
     /// Steady growth of memory before a device out-of-memory error that is the root cause.
     pub memory: Option<memory::Trend>,
     /// The root cause of the run, when it stands in another file.
@@ -68,6 +70,8 @@ pub struct Group {
     pub ranks: Vec<u32>,
     /// Did the run go on afterwards? So it did when it was started again.
     pub went_on: bool,
+    /// The first step after it, and its line, where the run went on with steps.
+    pub next_step: Option<(u64, usize)>,
     /// How it ended.
     pub outcome: Outcome,
     /// The attempt it belongs to, from 0.
@@ -110,11 +114,23 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     }
     story.root = root::choose(&findings, &mut story, steps);
     outcome::judge(&findings, &mut story, lines);
+    tell_onward(&findings, &mut story, steps);
     story.onset = onset(&mut findings, &story, steps);
     story.memory = memory_before(&findings, &story, steps);
     marks::mark(&mut findings, &story);
     assign_roles(&mut findings, &story);
     Analysis { findings, story }
+}
+
+/// How the run went on after what it survived.
+fn tell_onward(findings: &[Finding], story: &mut Story, steps: &Steps<'_>) {
+    let mut last = None;
+    for group in story.groups.iter_mut().filter(|group| group.went_on) {
+        let Some(line) = group.members.last().map(|&member| findings[member].span.end_line) else { continue };
+        group.next_step = next_step(steps, line);
+        last = last.max(Some(line));
+    }
+    story.finished = last.filter(|_| story.root.is_none()).and_then(|line| finished(steps.lines, line, steps.count()));
 }
 
 fn memory_before(findings: &[Finding], story: &Story, steps: &Steps<'_>) -> Option<memory::Trend> {
@@ -169,6 +185,16 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
             }
         }
     }
+}
+
+/// Does a finding stand above the root cause without being the line of another rank, or one about a peer, that was only
+/// printed earlier? Such a finding did not follow from it: it led to it, or announced it.
+pub fn precedes_root(analysis: &Analysis, index: usize) -> bool {
+    let Some(root) = analysis.story.root.map(|root| &analysis.findings[root]) else { return false };
+    let finding = &analysis.findings[index];
+    let other_rank = finding.rank.is_some() && root.rank.is_some() && finding.rank != root.rank;
+    let of_peers = finding.kind == Kind::Nccl && root.kind != Kind::Nccl;
+    finding.span.line < root.span.line && !other_rank && !of_peers
 }
 
 /// Findings whose line range covers this line.

@@ -19,6 +19,7 @@ use crate::explain;
 use crate::log::rules::Rules;
 use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::finding::Span;
+use crate::log::story::precedes_root;
 use crate::log::{Analysis, Finding};
 use crate::text::{Lines, floor_border};
 
@@ -195,7 +196,8 @@ impl Scene<'_> {
             Some(root) if root == i => {
                 let shown = self.shown.iter().copied();
                 let followed = shown.filter(|&k| self.analysis.findings[k].role == Role::Consequence);
-                places.extend(followed.take(MOST_FOLLOWED).map(|k| self.place(k, "followed: ")));
+                let what = |k: usize| if precedes_root(self.analysis, k) { "before it: " } else { "followed: " };
+                places.extend(followed.take(MOST_FOLLOWED).map(|k| self.place(k, what(k))));
             }
             Some(root) if self.analysis.findings[i].role == Role::Consequence => {
                 places.push(self.place(root, "root cause: "));

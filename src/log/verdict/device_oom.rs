@@ -61,6 +61,11 @@ pub struct DeviceOom {
 }
 
 impl DeviceOom {
+    /// Does the message say anything of what the card held?
+    pub fn has_account(&self) -> bool {
+        self.free.is_some() || self.allocated.is_some() || self.reserved.is_some()
+    }
+
     /// Could the idle reserve hold the request, were it in one piece? The one place that decides what is said of it.
     pub fn idle_could_hold_it(&self) -> bool {
         self.contradictions.is_empty() && self.unused.zip(self.tried).is_some_and(|(unused, tried)| unused >= tried)
@@ -201,6 +206,7 @@ fn cause(oom: &DeviceOom, texts: &[(String, String)]) -> Cause {
     }
     match oom.free {
         Some(free) if free > tried && share(free) >= SPARE_SHARE => unexplained(tried, free),
+        None if !oom.has_account() => Cause::Unknown,
         _ => Cause::DeviceFull,
     }
 }
@@ -254,6 +260,8 @@ mod tests {
         assert_eq!(new("98 MiB", "4 GiB", "2.86 GiB", "1.1 GiB", "254 MiB", "97 MiB"), Cause::MemoryLimit);
         assert_eq!(new("2 MiB", "288 GiB", "203 GiB", "84 GiB", "68 GiB", "15 GiB"), Cause::Unknown);
         assert_eq!(new("1 GiB", "24 GiB", "3 GiB", "20.9 GiB", "19 GiB", "1 GiB"), Cause::Unknown);
+        let short = account(&[("tried", "20 MiB"), ("total", "10.76 GiB")]);
+        assert_eq!(short.cause, Cause::Unknown, "nothing says that the card is full");
         assert_eq!(new("32 MiB", "4 GiB", "41 MiB", "3.94 GiB", "3.6 GiB", "2 MiB"), Cause::DeviceFull);
     }
 
