@@ -176,3 +176,48 @@ fn a_survived_failure_says_where_the_run_went_on() {
     let hover = explain::hover(&analysis, &Rules::builtin(), 9, 3, &|_| None).unwrap().markdown;
     assert!(hover.contains("The run went on at step 9 (line 11), with finite losses. It finished (line 20)."), "{hover}");
 }
+
+#[test]
+fn when_it_died_is_read_wherever_it_stands() {
+    let error = oom("1.96 GiB", "1.21 GiB", "77.93 GiB", "76.00 GiB", "942.18 MiB");
+    let bar = "  1%|▏         | 127/9750 [04:12<5:19:22,  1.99s/it]\n";
+    assert_eq!(row(&format!("{error}{bar}"), "Died"), "about step 127 (line 2)");
+    let worker = "Epoch 1:   3%|▎         | 31/1000 [00:12<06:27,  2.50it/s]ERROR: Unexpected bus error encountered in worker. This might be \
+                  caused by insufficient shared memory (shm).\n";
+    assert_eq!(row(worker, "Died"), "about step 31 (line 1)");
+    let nan = |epoch: f64| format!("{{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 2e-04, 'epoch': {epoch:.2}}}\n");
+    assert_eq!(row(&format!("{}{}", nan(0.3), nan(0.31)), "Went bad"), "in epoch 0.30 (line 1)");
+    let limit = "slurmstepd: error: *** JOB 779 ON node12 CANCELLED AT 2026-11-29T02:11:09 DUE TO TIME LIMIT ***\n";
+    assert_eq!(row(limit, "Died"), "2026-11-29T02:11:09");
+    // The watchdogs of the others speak ten minutes later.
+    let late = format!("[rank2]: {error}{}{}", timeout(0), timeout(1));
+    assert_eq!(row(&late, "Died"), "before 11-29 10:41:12.100000 (line 2)");
+    assert!(row(&[timeout(0), timeout(1)].concat(), "Died").starts_with("11-29 10:41:12.100000"));
+}
+
+#[test]
+fn a_named_holder_of_the_card_is_asked_about_by_its_pid() {
+    let error = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU 0 has a total capacity of 23.64 GiB of \
+                 which 18.88 MiB is free. Process 4411 has 20.10 GiB memory in use. Process 9921 has 3.50 GiB memory in use. Of the \
+                 allocated memory 3.01 GiB is allocated by PyTorch, and 60.10 MiB is reserved by PyTorch but unallocated.\n";
+    let hover = root_hover(error);
+    assert!(hover.starts_with("**Process 4411 holds 20.10 GiB of this card's 23.64 GiB; this process has 3.50 GiB.**"), "{hover}");
+    assert!(items(&hover, "What to do")[0].contains("-p 4411`") && hover.contains("CUDA_VISIBLE_DEVICES=1"), "{hover}");
+    let ranks = root_hover(&error.replace("torch.cuda.Out", "[rank1]: torch.cuda.Out"));
+    assert!(!ranks.contains("CUDA_VISIBLE_DEVICES=1"), "one rank of many cannot take another card: {ranks}");
+    // A small second entry that is not this process: two holders, neither named as the one.
+    let two = root_hover(&error.replace("3.50 GiB memory", "3.50 GiB memory in use. Process 77 has 0.10 GiB memory"));
+    assert!(two.starts_with("**Others hold 20.12 GiB"), "{two}");
+}
+
+#[test]
+fn a_batch_is_traded_from_the_runs_own() {
+    let error = oom("1.96 GiB", "1.21 GiB", "77.93 GiB", "76.00 GiB", "942.18 MiB");
+    let told = |batch: u32, steps: u32| {
+        root_hover(&format!("  Instantaneous batch size per device = {batch}\n  Gradient Accumulation steps = {steps}\n{error}"))
+    };
+    assert!(told(4, 4).contains("batch 2 × 8 in place of 4 × 4"), "{}", told(4, 4));
+    assert!(told(3, 2).contains("batch 1 × 6 in place of 3 × 2"));
+    assert!(!told(1, 16).contains("Smaller batch per device"));
+    assert!(root_hover(&error).contains("batch 4 × 8 in place of 8 × 4"));
+}

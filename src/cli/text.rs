@@ -69,9 +69,7 @@ pub fn write(out: &mut dyn Write, page: &Page<'_>, all: bool, summary: &mut Summ
     let name = printable_line(page.name);
     let page = Page { name: &name, ..*page };
     if all {
-        for index in 0..analysis.findings.len() {
-            page.event(out, index, true)?;
-        }
+        root_first(analysis).try_for_each(|index| page.event(out, index, true))?;
     } else if let Some(root) = analysis.story.root {
         page.event(out, root, true)?;
         let belongs = |i: usize| matches!(analysis.findings[i].role, Role::Consequence | Role::Confirmation);
@@ -121,17 +119,27 @@ pub(super) fn write_run(
     }
     let values = [("files", parts.len().to_string()), ("name", printable_line(heading))];
     writeln!(out, "{}\n", fill(LANGUAGE, "report.run", &values))?;
-    for (nth, part) in parts.iter().enumerate() {
+    let mut order: Vec<(usize, &post_mortem_words::Part<'_>)> = parts.iter().enumerate().collect();
+    order.sort_by_key(|(nth, _)| root.place.is_none_or(|place| place.0 != *nth));
+    for (nth, part) in order {
         let Some(lines) = part.lines else { continue };
         let name = printable_line(part.name.unwrap_or_default());
         let expected = root.expected.as_ref().filter(|_| root.place.is_some_and(|place| place.0 == nth));
         let page = Page { name: &name, analysis: part.analysis, lines, rules, expected };
-        let shown = if all { 0..part.analysis.findings.len() } else { 0..0 };
-        let root = root.place.filter(|root| !all && root.0 == nth).map(|root| root.1);
-        shown.chain(root).try_for_each(|index| page.event(out, index, true))?;
+        if all {
+            root_first(part.analysis).try_for_each(|index| page.event(out, index, true))?;
+        } else if let Some((_, root)) = root.place.filter(|root| root.0 == nth) {
+            page.event(out, root, true)?;
+        }
     }
     post_mortem::write(out, &post_mortem_words::rows(parts, root.place, rules))?;
     writeln!(out)
+}
+
+/// All findings: the root cause, then the others in the order of their lines.
+fn root_first(analysis: &Analysis) -> impl Iterator<Item = usize> {
+    let root = analysis.story.root;
+    root.into_iter().chain((0..analysis.findings.len()).filter(move |&index| Some(index) != root))
 }
 
 /// The root cause of a run over several files.

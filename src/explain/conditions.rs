@@ -24,6 +24,12 @@ pub enum Condition {
     Diverged,
     /// It is known which ranks never joined the collective.
     Absent,
+    /// The message names the process that holds the card.
+    Holder,
+    /// The log is of several ranks.
+    Ranks,
+    /// The batch of the run is one already.
+    Single,
 }
 
 /// A condition, and whether it must hold or must not.
@@ -39,6 +45,9 @@ pub fn parse(word: &str) -> Option<Wanted> {
         marks::LEAK => Condition::Leak,
         marks::DIVERGED => Condition::Diverged,
         marks::ABSENT => Condition::Absent,
+        "holder" => Condition::Holder,
+        marks::RANKS => Condition::Ranks,
+        marks::SINGLE => Condition::Single,
         _ => return None,
     };
     Some((condition, wanted))
@@ -54,6 +63,9 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Leak => marked(marks::LEAK),
         Condition::Diverged => marked(marks::DIVERGED),
         Condition::Absent => marked(marks::ABSENT),
+        Condition::Holder => finding.number("holder_pid").is_some(),
+        Condition::Ranks => marked(marks::RANKS),
+        Condition::Single => marked(marks::SINGLE),
     };
     met == wanted
 }

@@ -40,6 +40,7 @@ pub fn verdict(oom: &DeviceOom, language: Language) -> Vec<String> {
 fn sentence(oom: &DeviceOom, language: Language) -> String {
     let key = match oom.cause {
         Cause::Unknown if !oom.contradictions.is_empty() => "verdict.contradiction",
+        Cause::OtherProcess if oom.holder().is_some() && !oom.others.is_some_and(|o| o.with_own_context) => "verdict.other-process-named",
         Cause::OtherProcess if oom.others.is_some_and(|o| o.with_own_context) => "verdict.other-process-context",
         Cause::MemoryLimit if oom.limit.is_none() => "verdict.memory-limit-unnamed",
         Cause::DeviceFull if oom.free.is_none() || oom.total.is_none() || !oom.contradictions.is_empty() => "verdict.device-full-short",
@@ -61,6 +62,7 @@ pub fn hint(oom: &DeviceOom, language: Language) -> String {
         _ if !oom.contradictions.is_empty() => "hint.contradiction",
         Cause::SingleHugeAllocation => "hint.single-huge-allocation",
         Cause::Fragmentation => "hint.fragmentation",
+        Cause::OtherProcess if oom.holder().is_some() => "hint.other-process-named",
         Cause::OtherProcess => "hint.other-process",
         Cause::MemoryLimit if oom.limit.is_none() => "hint.memory-limit-unnamed",
         Cause::MemoryLimit => "hint.memory-limit",
@@ -84,6 +86,8 @@ fn values(oom: &DeviceOom) -> Vec<(&'static str, String)> {
         ("unused", size(oom.unused)),
         ("limit", size(oom.limit)),
         ("others", size(oom.others.map(|others| others.bytes))),
+        ("holder", oom.holder().map_or_else(|| "?".to_owned(), |(pid, _)| pid.to_string())),
+        ("held", size(oom.holder().map(|(_, bytes)| bytes))),
         ("own", size(oom.reserved.map(|reserved| reserved + oom.non_pytorch.unwrap_or(0)))),
         ("used", size(oom.total.zip(oom.free).map(|(total, free)| total.saturating_sub(free)))),
         ("share", share),

@@ -2,6 +2,7 @@
 
 use super::conditions::{self, Wanted};
 use crate::log::Finding;
+use crate::log::marks::BATCH;
 use crate::log::vocabulary::Cause;
 
 /// Characters of a log's text that a hover shows at most, between words.
@@ -113,14 +114,29 @@ pub fn fitting(section: &str, finding: &Finding) -> Vec<String> {
         .collect()
 }
 
+/// What an example trades where the run did not print its own settings, in the order of [`BATCH`].
+const EXAMPLE_BATCH: [&str; 4] = ["8", "4", "4", "8"];
+
 /// Prose with the placeholders that the finding knows filled in.
 pub fn values(text: &str, finding: &Finding) -> String {
-    let mut out = text.replace("{alloc_conf}", finding.text("alloc_conf").unwrap_or("PYTORCH_CUDA_ALLOC_CONF"));
+    let mut out = match finding.text("alloc_conf") {
+        Some(name) => text.replace("{alloc_conf}", name),
+        None => text.to_owned(),
+    };
     for number in &finding.numbers {
         out = out.replace(&format!("{{{}}}", number.name), &escape(&number.shown()));
     }
     for (name, text) in finding.texts.iter().filter(|(_, text)| is_plain(text)) {
         out = out.replace(&format!("{{{name}}}"), text);
+    }
+    examples(&out)
+}
+
+/// Prose with usual values in the placeholders that have one.
+pub fn examples(text: &str) -> String {
+    let mut out = text.replace("{alloc_conf}", "PYTORCH_CUDA_ALLOC_CONF");
+    for (name, example) in BATCH.into_iter().zip(EXAMPLE_BATCH) {
+        out = out.replace(&format!("{{{name}}}"), example);
     }
     out
 }

@@ -8,6 +8,7 @@ pub mod config;
 pub mod device_oom;
 pub mod expected;
 pub mod markdown;
+mod moment;
 mod place;
 pub mod post_mortem;
 pub mod seen;
@@ -277,6 +278,9 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
     {
         out.push_str(&format!(" · {}", fill(language, "collective.different", &[("calls", calls)])));
     }
+    if index == group.lead && group.went_on && analysis.story.is_last(group) {
+        out.extend(place::onward_hint(analysis, group, language).map(|onward| format!(" · {onward}")));
+    }
     let silent = silent_ranks(finding, &group.ranks);
     if index == group.lead && !silent.is_empty() && !told {
         out.push_str(&format!(" · {}", fill(language, "story.silent", &[("ranks", ranges(&silent))])));
@@ -372,7 +376,7 @@ pub fn page_markdown(rules: &Rules, id: &str) -> Option<String> {
     for heading in ["What it means", "Why it happens", "The numbers", "What to do", "What does not help"] {
         let section = page.section(heading);
         if !section.is_empty() {
-            out.push_str(&format!("\n## {heading}\n\n{}\n", section.replace("{alloc_conf}", "PYTORCH_CUDA_ALLOC_CONF")));
+            out.push_str(&format!("\n## {heading}\n\n{}\n", markdown::examples(section)));
         }
     }
     Some(out)

@@ -30,6 +30,15 @@ pub(super) fn onward(analysis: &Analysis, group: &Group, language: Language) -> 
     }
 }
 
+/// How the run went on, in a few words; nothing where no step and no end is known.
+pub(super) fn onward_hint(analysis: &Analysis, group: &Group, language: Language) -> Option<String> {
+    match (group.next_step, analysis.story.finished) {
+        (Some((step, _)), _) => Some(fill(language, "story.onward-step", &[("step", step.to_string())])),
+        (None, Some(_)) => Some(text(language, "story.onward-end").to_owned()),
+        (None, None) => None,
+    }
+}
+
 /// What part a finding plays, in a sentence or two.
 pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language) -> String {
     let story = &analysis.story;

@@ -6,22 +6,17 @@ use std::collections::BTreeMap;
 
 use super::sentences;
 use super::texts::{Language, fill, text};
-use super::{diagnostic_message, markdown, ranges, waits};
+use super::{diagnostic_message, markdown, moment, ranges, waits};
 use crate::log::collectives::{self, Collective};
 use crate::log::progress;
-use crate::log::record;
 use crate::log::rules::Rules;
-use crate::log::story::precedes_root;
+use crate::log::story::{Group, precedes_root};
 use crate::log::vocabulary::{Kind, Outcome, Role, Severity};
 use crate::log::{Analysis, Finding};
-use crate::text::{Lines, clean, floor_border};
+use crate::text::Lines;
 
 /// Lines above the root cause that are searched for a step line.
 const STEP_LINES: usize = 2000;
-/// Lines around the root cause that are searched for a time stamp.
-const TIME_LINES: usize = 200;
-/// Bytes of a line that are read for its prefix.
-const PREFIX_BYTES: usize = 1024;
 /// Earlier attempts that are named.
 const MOST_ATTEMPTS: usize = 3;
 /// Follow-ups that are named.
@@ -98,6 +93,15 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     out
 }
 
+/// What a part tells of, one item an event, in the order of its lines.
+pub fn seen(part: &Part<'_>) -> Vec<String> {
+    let item = |group: &Group| {
+        let line = part.analysis.findings[group.lead].span.line;
+        format!("{} ({})", diagnostic_message(part.analysis, group.lead), place(part, line))
+    };
+    part.analysis.story.groups.iter().map(item).collect()
+}
+
 /// The first finding that is not mere information.
 fn first_loud<'a>(parts: &[Part<'a>]) -> Option<&'a Finding> {
     parts.iter().flat_map(|part| &part.analysis.findings).find(|finding| finding.severity != Severity::Info)
@@ -110,15 +114,27 @@ fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
     if let Some(group) = group.filter(|group| matches!(group.outcome, Outcome::WentOn | Outcome::Recovered)) {
         return super::place::onward(part.analysis, group, language);
     }
-    let time = finding.time.clone().or_else(|| time_near(part.lines?, finding.span.line));
+    let (line, end) = (finding.span.line, finding.span.end_line);
+    let above = || finding.time.clone().or_else(|| moment::time_above(part.lines?, line));
+    let time = above().map(|time| moment::readable(&time)).or_else(|| {
+        // What is printed below may have waited for this.
+        let (time, at) = moment::time_below(part.lines?, end)?;
+        Some(fill(language, "post.before-time", &[("time", moment::readable(&time)), ("place", place(part, at))]))
+    });
     let last_step = match part.lines {
-        Some(lines) => step_above(lines, finding.span.line),
+        Some(lines) => moment::step_at(lines, line).or_else(|| part.analysis.story.last_step.filter(|(_, at)| *at > end)),
         None => part.analysis.story.last_step,
     };
     let step = match (finding.step, last_step) {
         (Some(step), _) => Some(fill(language, "post.at-step", &[("step", step.to_string())])),
-        (None, Some((step, line))) => Some(fill(language, "post.after-step", &[("step", step.to_string()), ("place", place(part, line))])),
-        (None, None) => None,
+        (None, Some((step, at))) => {
+            let key = if at < line { "post.after-step" } else { "post.near-step" };
+            Some(fill(language, key, &[("step", step.to_string()), ("place", place(part, at))]))
+        }
+        (None, None) => {
+            let (epoch, at) = part.lines.and_then(|lines| moment::epoch_at(lines, line)).unzip();
+            epoch.zip(at).map(|(epoch, at)| fill(language, "post.epoch", &[("epoch", epoch), ("place", place(part, at))]))
+        }
     };
     match (time, step) {
         (Some(time), Some(step)) => format!("{time}, {step}"),
@@ -260,21 +276,6 @@ fn last_finite_loss(lines: &dyn Lines, line: usize) -> Option<(f64, Option<u64>,
     (line.saturating_sub(STEP_LINES)..line).rev().find_map(|i| {
         let now = progress::of_line(lines, i)?;
         Some((now.loss.filter(|loss| loss.is_finite())?, now.step, i))
-    })
-}
-
-fn step_above(lines: &dyn Lines, line: usize) -> Option<(u64, usize)> {
-    (line.saturating_sub(STEP_LINES)..line).rev().find_map(|i| Some((progress::of_line(lines, i)?.step?, i)))
-}
-
-/// The time stamp of the nearest line above, else below.
-fn time_near(lines: &dyn Lines, line: usize) -> Option<String> {
-    let above = (line.saturating_sub(TIME_LINES)..line).rev();
-    let below = line + 1..(line + TIME_LINES).min(lines.count());
-    above.chain(below).find_map(|i| {
-        let raw = lines.line(i);
-        let head = &raw[..floor_border(&raw, PREFIX_BYTES)];
-        clean::segments(head, 0).into_iter().rev().find_map(|segment| record::read(segment).prefix.time)
     })
 }
 

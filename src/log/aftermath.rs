@@ -28,8 +28,8 @@ const MOST_BYTES: usize = 512;
 /// Words with which trainers and scripts close a training.
 static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let forms = [
-        r"^\W{0,8}(?i:(?:done|finished|success)\W{1,3})?(?i:(?:model )?training|fine-?tuning) (?i:is |was |has )?(?i:successfully )?(?i:completed?|finished|done)\b",
-        r"^\W{0,8}(?i:finished|completed|done with) (?i:training|fine-?tuning)\b",
+        r"^\W{0,8}(?i:(?:done|finished|success|info)\W{1,3})?(?i:(?:model )?training|fine-?tuning) (?i:is |was |has )?(?i:successfully )?(?i:completed?|finished|done)\b",
+        r"^\W{0,8}(?:INFO\W{1,3})?(?i:finished|completed|done with) (?i:training|fine-?tuning)\b",
         r"^\W{0,8}'train_runtime'\W{1,3}\d|^\W{0,8}train_runtime\s*=|^\*{5} train metrics \*{5}",
         r"^`Trainer\.fit` stopped: `max_(?:epochs|steps)=\d+` reached",
     ];

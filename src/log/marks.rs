@@ -4,9 +4,11 @@
 
 use super::collectives;
 use super::finding::Finding;
+use super::settings::{self, RunSettings, Setting};
 use super::story::Story;
 use super::units;
 use super::vocabulary::{Cause, Kind};
+use crate::text::Lines;
 
 /// Live tensors grew steadily up to this out-of-memory error: how much they held at the last.
 pub const LEAK: &str = "leak";
@@ -15,11 +17,26 @@ pub const DIVERGED: &str = "diverged";
 
 /// Ranks that never joined the collective in which this one waited: `rank 2`.
 pub const ABSENT: &str = "absent";
+/// The log is of several ranks.
+pub const RANKS: &str = "ranks";
+/// The run's batch on one GPU, its accumulation steps, and the same product with a smaller batch.
+pub const BATCH: [&str; 4] = ["batch", "accumulation", "smaller_batch", "more_accumulation"];
+/// The batch is one already.
+pub const SINGLE: &str = "single";
 /// Ranks that are named as absent.
 const MOST_ABSENT: usize = 8;
+/// A larger batch or number of steps is no setting of a run.
+const MOST_BATCH: u64 = 1 << 20;
 
 /// Marks the findings that a story explains.
-pub(super) fn mark(findings: &mut [Finding], story: &Story) {
+pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
+    if let Some(root) = story.root.filter(|&root| findings[root].kind == Kind::Oom) {
+        let several = findings[root].rank.is_some_and(|rank| rank > 0) || findings.iter().any(|f| f.rank.is_some_and(|rank| rank > 0));
+        let marks = several.then(|| (RANKS.to_owned(), "several".to_owned()));
+        findings[root].texts.extend(marks);
+        let own = own_batch(&settings::read(lines, findings[root].span.line));
+        findings[root].texts.extend(own.into_iter().map(|(name, text)| (name.to_owned(), text)));
+    }
     if let Some((root, bytes)) = leak(findings, story) {
         findings[root].texts.push((LEAK.to_owned(), units::binary(bytes)));
     }
@@ -32,6 +49,22 @@ pub(super) fn mark(findings: &mut [Finding], story: &Story) {
         for finding in root.into_iter().chain([onset]) {
             findings[finding].texts.push((DIVERGED.to_owned(), place.clone()));
         }
+    }
+}
+
+/// The run's own batch and accumulation, where it printed them, and how they could be traded.
+fn own_batch(settings: &RunSettings) -> Vec<(&'static str, String)> {
+    let number = |setting| settings.number(setting).map(|told| told.value).filter(|value| (1..=MOST_BATCH).contains(value));
+    let (batch, accumulation) = (number(Setting::Batch), number(Setting::Accumulation));
+    match (batch, accumulation) {
+        (Some(1), _) => vec![(SINGLE, "1".to_owned())],
+        (Some(batch), Some(accumulation)) => {
+            // An odd batch has no half: one sequence at a time keeps the product as well.
+            let factor = if batch % 2 == 0 { 2 } else { batch };
+            let values = [batch, accumulation, batch / factor, accumulation * factor];
+            BATCH.into_iter().zip(values.map(|value| value.to_string())).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

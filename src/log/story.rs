@@ -117,7 +117,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     tell_onward(&findings, &mut story, steps);
     story.onset = onset(&mut findings, &story, steps);
     story.memory = memory_before(&findings, &story, steps);
-    marks::mark(&mut findings, &story);
+    marks::mark(&mut findings, &story, lines);
     assign_roles(&mut findings, &story);
     Analysis { findings, story }
 }

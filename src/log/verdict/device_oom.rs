@@ -9,7 +9,12 @@
 //! honestly full. Numbers that contradict each other are
 //! named and nothing is derived from them.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use crate::log::finding::Number;
+use crate::log::units::{self, Unit};
 use crate::log::vocabulary::Cause;
 
 /// Share of the card from which one request counts as huge.
@@ -33,6 +38,9 @@ const ROUNDING: u64 = 32 << 20;
 /// The CUDA context and libraries of one process take at most about this much beside the allocator.
 const CONTEXT_BYTES: u64 = 3 << 29;
 
+/// Processes of a list that are kept.
+const MOST_HOLDERS: usize = 32;
+
 /// The account of a card at the moment of the message. All sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceOom {
@@ -54,6 +62,8 @@ pub struct DeviceOom {
     pub non_pytorch: Option<u64>,
     /// What the rest of the card holds.
     pub others: Option<Others>,
+    /// Processes that the message lists and that are not this one, the largest first.
+    pub holders: Vec<Holder>,
     /// The limit set below the card.
     pub limit: Option<u64>,
     /// What does not add up; nothing is derived then.
@@ -61,6 +71,12 @@ pub struct DeviceOom {
 }
 
 impl DeviceOom {
+    /// The one other process that the message names; nothing where there are several.
+    pub fn holder(&self) -> Option<(u64, u64)> {
+        let [only] = self.holders.as_slice() else { return None };
+        Some((only.pid?, only.bytes))
+    }
+
     /// Does the message say anything of what the card held?
     pub fn has_account(&self) -> bool {
         self.free.is_some() || self.allocated.is_some() || self.reserved.is_some()
@@ -79,6 +95,15 @@ pub struct Others {
     pub bytes: u64,
     /// Is this process's own context and libraries still in it (old wordings do not tell them apart)?
     pub with_own_context: bool,
+}
+
+/// Another process on the card, as the message names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its pid, as the host counts, where it is printed.
+    pub pid: Option<u64>,
+    /// Bytes that it holds.
+    pub bytes: u64,
 }
 
 /// A relation between the numbers that cannot hold.
@@ -116,7 +141,11 @@ pub fn judge(numbers: &[Number], texts: &[(String, String)]) -> Option<DeviceOom
     oom.unused = unused.or_else(|| oom.reserved?.checked_sub(oom.allocated?));
     oom.contradictions = contradictions(&oom, get("process_in_use"));
     if oom.contradictions.is_empty() {
-        add_others(&mut oom, get("process_in_use"), get("other_processes_in_use"));
+        let pid = numbers.iter().find(|n| n.name == "other_pid").map(|n| n.value.as_f64() as u64);
+        let first = get("other_processes_in_use").map(|bytes| Holder { pid, bytes });
+        oom.holders = first.into_iter().chain(listed(texts)).collect();
+        oom.holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        add_others(&mut oom, get("process_in_use"));
     }
     oom.cause = cause(&oom, texts);
     Some(oom)
@@ -147,8 +176,21 @@ fn contradictions(oom: &DeviceOom, process: Option<u64>) -> Vec<Contradiction> {
     out
 }
 
+/// The processes behind the first that a message lists: `Process 12 has 3.50 GiB memory in use.`
+fn listed(texts: &[(String, String)]) -> Vec<Holder> {
+    static ENTRY: LazyLock<Option<Regex>> =
+        LazyLock::new(|| Regex::new(r"Process\s*(\d+)\s*has\s*([\d.,]+\s*(?:[KMGT]i?B|bytes))").ok());
+    let Some(form) = ENTRY.as_ref() else { return Vec::new() };
+    let lists = texts.iter().filter(|(name, _)| name.ends_with("processes")).flat_map(|(_, text)| form.captures_iter(text));
+    let entries = lists.take(MOST_HOLDERS).filter_map(|entry| {
+        let bytes = units::read(entry.get(2)?.as_str(), Some(Unit::Size))?.0.bytes()?;
+        Some(Holder { pid: entry.get(1)?.as_str().parse().ok(), bytes })
+    });
+    entries.collect()
+}
+
 /// Who holds the rest of the card: total - free - this process.
-fn add_others(oom: &mut DeviceOom, process: Option<u64>, listed: Option<u64>) {
+fn add_others(oom: &mut DeviceOom, process: Option<u64>) {
     let (Some(total), Some(free)) = (oom.total, oom.free) else { return };
     let used = total.saturating_sub(free);
     if let Some(process) = process {
@@ -157,15 +199,16 @@ fn add_others(oom: &mut DeviceOom, process: Option<u64>, listed: Option<u64>) {
         return;
     }
     let Some(reserved) = oom.reserved else { return };
-    // In a container the process cannot find itself in NVML's list: a single entry of its own size is itself.
-    let listed_is_own =
-        listed.is_some_and(|bytes| bytes.saturating_add(ROUNDING) >= reserved && bytes.saturating_sub(reserved) <= CONTEXT_BYTES);
-    match listed {
-        Some(own) if listed_is_own => {
+    // In a container the process cannot find itself in NVML's list: the entry nearest to its own size is itself.
+    let is_own = |bytes: u64| bytes.saturating_add(ROUNDING) >= reserved && bytes.saturating_sub(reserved) <= CONTEXT_BYTES;
+    let candidates = oom.holders.iter().enumerate().filter(|(_, holder)| is_own(holder.bytes));
+    match candidates.min_by_key(|(_, holder)| holder.bytes.abs_diff(reserved)).map(|(nth, _)| nth) {
+        Some(nth) => {
+            let own = oom.holders.remove(nth).bytes;
             oom.non_pytorch = Some(own.saturating_sub(reserved));
             oom.others = Some(Others { bytes: used.saturating_sub(own.max(reserved)), with_own_context: false });
         }
-        _ => oom.others = Some(Others { bytes: used.saturating_sub(reserved), with_own_context: true }),
+        None => oom.others = Some(Others { bytes: used.saturating_sub(reserved), with_own_context: true }),
     }
 }
 
@@ -224,7 +267,6 @@ fn unexplained(tried: u64, free: u64) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::units::{self, Unit};
 
     fn account(pairs: &[(&str, &str)]) -> DeviceOom {
         let numbers: Vec<Number> = pairs
@@ -277,6 +319,34 @@ mod tests {
         ]);
         assert_eq!(oom.cause, Cause::DeviceFull);
         assert!(!oom.others.unwrap().with_own_context);
+    }
+
+    #[test]
+    fn who_holds_the_card_is_named_and_oneself_is_not_among_them() {
+        let account = |list: &str| {
+            let size = |name: &str, text: &str| Number {
+                name: name.to_owned(),
+                value: units::read(text, Some(Unit::Size)).unwrap().0,
+                unit: Unit::Size,
+                text: text.to_owned(),
+                span: None,
+            };
+            let numbers = [
+                size("tried", "224 MiB"),
+                size("total", "23.64 GiB"),
+                size("free", "18.88 MiB"),
+                size("allocated", "3.01 GiB"),
+                size("reserved_unallocated", "60.10 MiB"),
+            ];
+            judge(&numbers, &[("processes".to_owned(), list.to_owned())]).unwrap()
+        };
+        let gib = |x: f64| (x * f64::from(1 << 30)) as u64;
+        let oom = account(" Process 4411 has 20.10 GiB memory in use. Process 9921 has 3.50 GiB memory in use.");
+        assert_eq!(oom.holders, [Holder { pid: Some(4411), bytes: gib(20.10) }]);
+        assert!(oom.others.is_some_and(|others| !others.with_own_context && others.bytes.abs_diff(gib(20.12)) < ROUNDING));
+        // Without an entry of its size nothing tells it from the others.
+        let oom = account("Process4411has20.10GiBmemoryinuse.");
+        assert_eq!((oom.holders.len(), oom.others.map(|others| others.with_own_context)), (1, Some(true)));
     }
 
     #[test]
