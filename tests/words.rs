@@ -221,3 +221,96 @@ fn a_batch_is_traded_from_the_runs_own() {
     assert!(!told(1, 16).contains("Smaller batch per device"));
     assert!(root_hover(&error).contains("batch 4 × 8 in place of 8 × 4"));
 }
+
+#[test]
+fn one_event_on_two_lines_is_not_two_events() {
+    let limit = |what: &str| format!("slurmstepd: error: *** {what} ON node12 CANCELLED AT 2026-11-29T02:11:09 DUE TO TIME LIMIT ***\n");
+    let log = format!("{}{}", limit("JOB 779"), limit("STEP 779.0"));
+    assert!(row(&log, "Cause").contains("2 lines report it"), "{}", row(&log, "Cause"));
+    let far = format!("{}{}{}", limit("JOB 779"), "waiting\n".repeat(60), limit("JOB 780"));
+    assert!(row(&far, "Cause").contains("2 times in this log"), "{}", row(&far, "Cause"));
+    let nan: String = (0..5).map(|i| format!("step {i} | loss nan\n")).collect();
+    assert!(row(&nan, "Cause").contains("5 times in this log"));
+    // Two details of one kill that say different things are two.
+    let kernel = "memory: usage 125829120kB, limit 125829120kB, failcnt 90211\n\
+                  oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0-1,oom_memcg=/slurm/uid_1001/job_90311,\
+                  task_memcg=/slurm/uid_1001/job_90311/step_0/task_0,task=python3,pid=31877,uid=1001\n\
+                  Memory cgroup out of memory: Killed process 31877 (python3) total-vm:88452392kB, anon-rss:60712340kB, file-rss:163836kB, \
+                  shmem-rss:0kB, UID:1001 pgtables:131072kB oom_score_adj:0\n";
+    let analysis = analyze(kernel, &Rules::builtin());
+    assert_eq!(analysis.story.groups.len(), 3, "{:?}", analysis.story.groups);
+}
+
+#[test]
+fn the_stack_of_a_fatal_signal_is_read_and_not_asked_for() {
+    let stack = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f9d8b7fe700 (most recent call first):\n  \
+                 File \"/opt/venv/lib/python3.11/site-packages/x/y.py\", line 90 in forward\n  File \"/home/user/a/train.py\", line 12 in forward\n";
+    assert_eq!(row(stack, "Raised at"), "a/train.py:12 in forward");
+    assert!(!root_hover(stack).contains("-X faulthandler"));
+    assert!(root_hover("Segmentation fault (core dumped)\n").contains("-X faulthandler"));
+    let assertion = "/opt/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1308: indexSelectLargeIndex: block: [211,0,0], thread: [32,0,0] \
+                     Assertion `srcIndex < srcSelectDimSize` failed.\nTraceback (most recent call last):\n  File \"/home/user/a/train.py\", line 44, \
+                     in <module>\n    out = model(ids)\nRuntimeError: CUDA error: device-side assert triggered\n";
+    assert_eq!(row(assertion, "Raised at"), "a/train.py:44 in <module>");
+}
+
+#[test]
+fn hardware_advice_uses_what_the_log_names() {
+    let xid = |number: u32, text: &str| format!("Nov 29 04:00:11 node03 kernel: NVRM: Xid (PCI:0000:3b:00): {number}, pid=51877, name=python3, {text}\n");
+    let first = xid(48, "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at partition 4, subpartition 0.");
+    let alone = root_hover(&first);
+    assert!(alone.contains("nvidia-smi -i 0000:3b:00.0 -r") && alone.contains("Look at the Xids next to it"), "{alone}");
+    let both = root_hover(&format!("{first}{}", xid(94, "Contained: SM (0x1). RST: No, D-RST: No")));
+    assert!(!both.contains("Look at the Xids next to it"), "{both}");
+    let ecc = "RuntimeError: CUDA error: uncorrectable ECC error encountered\n";
+    assert!(root_hover(ecc).contains("CUDA_VISIBLE_DEVICES=1"));
+    let ranked = root_hover(&format!("[rank3]: {ecc}"));
+    assert!(!ranked.contains("CUDA_VISIBLE_DEVICES=1") && ranked.contains("--exclude=NODE"), "{ranked}");
+}
+
+#[test]
+fn a_share_that_could_not_hold_the_weights_is_not_recommended() {
+    let start = "ValueError: Free memory on device (9.81/23.64 GiB) on startup is less than desired GPU memory utilization (0.9, 21.28 GiB).\n";
+    assert!(root_hover(start).contains("--gpu-memory-utilization 0.40"));
+    let loaded = format!("INFO 11-29 09:12:29 [gpu_model_runner.py:1801] Model loading took 14.9889 GiB and 8.101238 seconds\n{start}");
+    let hover = root_hover(&loaded);
+    assert!(!hover.contains("--gpu-memory-utilization 0.4") && hover.contains("the weights alone take 14.99 GiB"), "{hover}");
+}
+
+#[test]
+fn sizes_are_readable() {
+    let message = |log: &str| analyze(log, &Rules::builtin()).findings[0].message.clone();
+    assert!(message("INFO 11-29 09:12:29 [gpu_model_runner.py:1801] Model loading took 14.9889 GiB and 8.1 seconds\n").contains("14.99 GiB"));
+    let jax = "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.\n";
+    assert!(message(jax).contains("16.00 GiB"), "{}", message(jax));
+    let ollama = "time=2026-11-29T10:00:00.000Z level=WARN source=server.go:133 msg=\"model request too large for system\" requested=\"40.1 GiB\" \
+                  available=33554432000 total=\"31.2 GiB\" free=\"29.9 GiB\" swap=\"1.0 GiB\"\n";
+    assert!(message(ollama).contains("31.25 GiB is available"), "{}", message(ollama));
+    let killed = "Memory cgroup out of memory: Killed process 31877 (python3) total-vm:88452392kB, anon-rss:60712340kB, file-rss:163836kB, \
+                  shmem-rss:0kB, UID:1001 pgtables:131072kB oom_score_adj:0\n";
+    let rules = Rules::builtin();
+    let hover = explain::hover(&analyze(killed, &rules), &rules, 0, killed.find("60712340").unwrap() + 1, &|_| None).unwrap().markdown;
+    assert!(hover.contains("62,169,436,160 bytes · 57.90 GiB"), "{hover}");
+}
+
+#[test]
+fn the_first_remedy_ends_with_a_sentence() {
+    for page in Rules::builtin().pages() {
+        for excerpt in page.section("Flagged").split("```").skip(1).step_by(2) {
+            let log: String = excerpt.lines().skip(1).filter(|line| !line.starts_with("#~")).map(|line| format!("{line}\n")).collect();
+            let remedy = row(&log, "Do first");
+            assert!(remedy.chars().count() <= 240 && remedy.matches('`').count().is_multiple_of(2), "{}: {remedy}", page.id);
+        }
+    }
+}
+
+#[test]
+fn what_was_caught_is_told_as_the_program_told_it() {
+    let log = "WARNING: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1.21 GiB is free. \
+               Skipping batch 30.\n";
+    assert_eq!(analyze(log, &Rules::builtin()).findings[0].message, "Out of GPU memory (2.00 GiB asked for), caught: Skipping batch");
+    let ray = "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\nMemory on the node (IP: 10.0.0.4, ID: abc) \
+               where the task (task ID: xyz, name=train, pid=4411, memory used=51.20GB) was running was 118.51GB / 123.70GB (0.958), which exceeds \
+               the memory usage threshold of 0.95.\n";
+    assert!(row(ray, "Cause").starts_with("Ray killed worker 4411, which held 51.20GB: host memory of 10.0.0.4 at 118.51GB of 123.70GB (line 1)"));
+}

@@ -53,7 +53,7 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     if args.test {
         let own: Vec<_> = rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)).collect();
         problems.extend(own.iter().flat_map(|page| excerpts::check(page, &rules)));
-        if problems.is_empty() {
+        if problems.iter().all(|problem| problem.note) {
             writeln!(out, "{} pages in {}: all excerpts hold", own.len(), workspace(&args.workspace).join(files::USER_RULES).display())?;
         }
     } else {
@@ -73,7 +73,7 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     for problem in &problems {
         writeln!(anstream::stderr(), "{problem}")?;
     }
-    Ok(i32::from(!problems.is_empty()))
+    Ok(i32::from(problems.iter().any(|problem| !problem.note)))
 }
 
 /// Runs `explain`; returns the exit code: 2 when there is no such rule.

@@ -30,6 +30,14 @@ pub enum Condition {
     Ranks,
     /// The batch of the run is one already.
     Single,
+    /// The frame that raised it is known.
+    Frame,
+    /// The card's address is known.
+    Pci,
+    /// Other Xids of the same card are in the log.
+    Neighbours,
+    /// The weights alone are more than what is free.
+    Weights,
 }
 
 /// A condition, and whether it must hold or must not.
@@ -48,6 +56,10 @@ pub fn parse(word: &str) -> Option<Wanted> {
         "holder" => Condition::Holder,
         marks::RANKS => Condition::Ranks,
         marks::SINGLE => Condition::Single,
+        "frame" => Condition::Frame,
+        marks::PCI => Condition::Pci,
+        marks::NEIGHBOURS => Condition::Neighbours,
+        marks::WEIGHTS => Condition::Weights,
         _ => return None,
     };
     Some((condition, wanted))
@@ -66,6 +78,10 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Holder => finding.number("holder_pid").is_some(),
         Condition::Ranks => marked(marks::RANKS),
         Condition::Single => marked(marks::SINGLE),
+        Condition::Frame => marked("frame"),
+        Condition::Pci => marked(marks::PCI),
+        Condition::Neighbours => marked(marks::NEIGHBOURS),
+        Condition::Weights => marked(marks::WEIGHTS),
     };
     met == wanted
 }

@@ -19,7 +19,7 @@ mod waits;
 use crate::log::collectives;
 use crate::log::finding::{Finding, Number, Span};
 use crate::log::marks::LEAK;
-use crate::log::rules::{Page, Rules};
+use crate::log::rules::{BUILTIN_PAGES, Page, Rules, is_builtin};
 use crate::log::units::{self, Unit, Value};
 use crate::log::verdict::{TensorShape, Verdict};
 use crate::log::vocabulary::{Cause, Confidence, Kind, Role};
@@ -77,6 +77,10 @@ fn number_hover(number: &Number, finding: &Finding, page: &Page, language: Langu
         let exact = number.unit == Unit::Bytes || !number.text.contains('.');
         let other = if exact { fill(language, "number.bytes", &[("bytes", units::grouped(bytes))]) } else { other_unit(number, bytes) };
         out.push_str(&format!(" · {other}"));
+        // Bare bytes and kB say little of their size.
+        if exact && bytes >= 1 << 20 && !number.text.contains("iB") {
+            out.push_str(&format!(" · {}", units::binary(bytes)));
+        }
         if number.name != "total" {
             if let Some(total) = finding.bytes("total").filter(|&total| total >= bytes) {
                 let values = [("share", device_oom::percent(bytes, total)), ("total", units::binary(total))];
@@ -265,7 +269,11 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
     out = absent.unwrap_or(out);
     let Some(group) = analysis.story.group_of(index) else { return out };
     if index == group.lead && group.members.len() > 1 && !told {
-        let key = if group.ranks.len() > 1 { "story.more-ranks" } else { "story.more" };
+        let key = match group.ranks.len() {
+            2.. => "story.more-ranks",
+            _ if story::is_told_at_once(analysis, group) => "story.more-lines",
+            _ => "story.more",
+        };
         out.push_str(&format!(
             " · {}",
             fill(language, key, &[("count", group.members.len().to_string()), ("ranks", ranges(&group.ranks))])
@@ -373,6 +381,9 @@ pub fn page_markdown(rules: &Rules, id: &str) -> Option<String> {
         front.severity,
         role_of_page(page)
     );
+    if !BUILTIN_PAGES.iter().any(|&(file, _)| file == page.file) && is_builtin(&front.id) {
+        out.push_str(&format!("\n{}\n", fill(Language::English, "section.replaced", &[("file", markdown::code(&page.file))])));
+    }
     for heading in ["What it means", "Why it happens", "The numbers", "What to do", "What does not help"] {
         let section = page.section(heading);
         if !section.is_empty() {

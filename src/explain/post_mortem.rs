@@ -10,7 +10,7 @@ use super::{diagnostic_message, markdown, moment, ranges, waits};
 use crate::log::collectives::{self, Collective};
 use crate::log::progress;
 use crate::log::rules::Rules;
-use crate::log::story::{Group, precedes_root};
+use crate::log::story::{Group, is_told_at_once, precedes_root};
 use crate::log::vocabulary::{Kind, Outcome, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::Lines;
@@ -19,6 +19,8 @@ use crate::text::Lines;
 const STEP_LINES: usize = 2000;
 /// Earlier attempts that are named.
 const MOST_ATTEMPTS: usize = 3;
+/// Characters of the first remedy: three lines of a terminal.
+const MOST_REMEDY: usize = 240;
 /// Follow-ups that are named.
 const MOST_FOLLOWERS: usize = 3;
 
@@ -88,9 +90,33 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     }
     let spoken = root.map(|(part, index)| &parts[part].analysis.findings[index]).or_else(|| first_loud(parts));
     if let Some(remedy) = spoken.and_then(|finding| super::remedies(finding, rules, 1).pop()) {
-        out.push(row("post.do", vec![remedy]));
+        out.push(row("post.do", vec![short(&remedy)]));
     }
     out
+}
+
+/// As many whole sentences of a remedy as fit into the row, the first one at its first stop when even that is long.
+fn short(remedy: &str) -> String {
+    let mut kept = "";
+    let mut rest = remedy;
+    while let (sentence, behind) = markdown::split_sentence(rest)
+        && !sentence.is_empty()
+    {
+        let upto = &remedy[..remedy.len() - behind.len()];
+        if upto.trim_end().chars().count() > MOST_REMEDY {
+            break;
+        }
+        (kept, rest) = (upto.trim_end(), behind);
+    }
+    if !kept.is_empty() || remedy.is_empty() {
+        return kept.to_owned();
+    }
+    // Stops inside of a command or of brackets are none.
+    let stops = remedy.match_indices([';', ':', ',']).map(|(at, _)| at);
+    let open = |head: &str| head.matches('`').count() % 2 == 1 || head.matches('(').count() > head.matches(')').count();
+    let cut = stops.filter(|&at| remedy[at + 1..].starts_with([' ', '\n']) && !open(&remedy[..at]));
+    let last = cut.take_while(|&at| remedy[..at].chars().count() <= MOST_REMEDY).last();
+    last.map_or_else(|| remedy.to_owned(), |at| format!("{}.", &remedy[..at]))
 }
 
 /// What a part tells of, one item an event, in the order of its lines.
@@ -191,6 +217,8 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>, before: bool) -> 
         title: &'a str,
         first: String,
         count: usize,
+        /// One event, told on several lines.
+        at_once: bool,
         ranks: Vec<u32>,
     }
     let mut order: Vec<Follower<'_>> = Vec::new();
@@ -204,9 +232,10 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>, before: bool) -> 
                 continue;
             }
             let at = *of_rule.entry(&lead.rule).or_insert_with(|| {
-                order.push(Follower { title: &lead.title, first: place(part, lead.span.line), count: 0, ranks: Vec::new() });
+                order.push(Follower { title: &lead.title, first: place(part, lead.span.line), count: 0, at_once: true, ranks: Vec::new() });
                 order.len() - 1
             });
+            order[at].at_once &= order[at].count == 0 && is_told_at_once(part.analysis, group);
             order[at].count += group.members.len();
             order[at].ranks.extend(&group.ranks);
         }
@@ -223,6 +252,7 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>, before: bool) -> 
                 [("title", one.title.to_owned()), ("count", one.count.to_string()), ("ranks", ranges(&one.ranks)), ("place", one.first)];
             let key = match (one.count, one.ranks.len()) {
                 (1, _) => "post.follower",
+                (_, 0) if one.at_once => "post.follower-lines",
                 (_, 0) => "post.follower-times",
                 (_, 1) => "post.follower-rank",
                 _ => "post.follower-ranks",

@@ -23,6 +23,18 @@ pub const RANKS: &str = "ranks";
 pub const BATCH: [&str; 4] = ["batch", "accumulation", "smaller_batch", "more_accumulation"];
 /// The batch is one already.
 pub const SINGLE: &str = "single";
+/// The address of a card on its bus, as nvidia-smi takes it.
+pub const PCI: &str = "pci";
+/// Numbers of other Xids of the same card.
+pub const NEIGHBOURS: &str = "neighbours";
+/// Bytes of the weights, where they alone are more than what is free at the start of a server.
+pub const WEIGHTS: &str = "weights";
+/// The text that names the frame that raised something.
+const FRAME: &str = "frame";
+/// Lines below a failure in which the exception that reports it may stand.
+const FRAME_LINES: usize = 400;
+/// Xids that are looked at.
+const MOST_XIDS: usize = 64;
 /// Ranks that are named as absent.
 const MOST_ABSENT: usize = 8;
 /// A larger batch or number of steps is no setting of a run.
@@ -30,10 +42,14 @@ const MOST_BATCH: u64 = 1 << 20;
 
 /// Marks the findings that a story explains.
 pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
+    mark_cards(findings);
+    if let Some(root) = story.root {
+        let several = findings.iter().any(|f| f.rank.is_some_and(|rank| rank > 0));
+        let own = [several.then(|| (RANKS, "several".to_owned())), heavy(findings, root).map(|text| (WEIGHTS, text))];
+        let frame = frame_below(findings, root).map(|text| (FRAME, text));
+        findings[root].texts.extend(own.into_iter().flatten().chain(frame).map(|(name, text)| (name.to_owned(), text)));
+    }
     if let Some(root) = story.root.filter(|&root| findings[root].kind == Kind::Oom) {
-        let several = findings[root].rank.is_some_and(|rank| rank > 0) || findings.iter().any(|f| f.rank.is_some_and(|rank| rank > 0));
-        let marks = several.then(|| (RANKS.to_owned(), "several".to_owned()));
-        findings[root].texts.extend(marks);
         let own = own_batch(&settings::read(lines, findings[root].span.line));
         findings[root].texts.extend(own.into_iter().map(|(name, text)| (name.to_owned(), text)));
     }
@@ -50,6 +66,46 @@ pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
             findings[finding].texts.push((DIVERGED.to_owned(), place.clone()));
         }
     }
+}
+
+/// The address and the other Xids of each card.
+fn mark_cards(findings: &mut [Finding]) {
+    let xids: Vec<(usize, String, String)> = findings
+        .iter()
+        .enumerate()
+        .filter(|(_, f)| f.kind == Kind::Hardware)
+        .filter_map(|(i, f)| Some((i, f.text("bus")?.to_owned(), f.number("xid")?.text.clone())))
+        .take(MOST_XIDS)
+        .collect();
+    for (i, bus, xid) in &xids {
+        let mut others: Vec<&str> = xids.iter().filter(|(_, at, other)| at == bus && other != xid).map(|(_, _, xid)| xid.as_str()).collect();
+        others.sort_unstable();
+        others.dedup();
+        // The kernel leaves out the function of the device.
+        let address = if bus.contains('.') { bus.clone() } else { format!("{bus}.0") };
+        findings[*i].texts.push((PCI.to_owned(), address));
+        if !others.is_empty() {
+            findings[*i].texts.push((NEIGHBOURS.to_owned(), others.join(", ")));
+        }
+    }
+}
+
+/// The frame of the exception that reports a root cause further down, where its own lines name none.
+fn frame_below(findings: &[Finding], root: usize) -> Option<String> {
+    let cause = &findings[root];
+    if cause.text(FRAME).is_some() || cause.kind != Kind::CudaError {
+        return None;
+    }
+    let below = findings[root + 1..].iter().take_while(|f| f.span.line <= cause.span.line + FRAME_LINES);
+    let reports = below.filter(|f| f.kind == cause.kind && (f.rank.is_none() || cause.rank.is_none() || f.rank == cause.rank));
+    reports.filter_map(|f| f.text(FRAME)).next().map(str::to_owned)
+}
+
+/// The weights of the model, where a server that lacks memory at its start could not even load them into what is free.
+fn heavy(findings: &[Finding], root: usize) -> Option<String> {
+    let free = findings[root].number("largest_utilization").and(findings[root].bytes("free"))?;
+    let weights = findings.iter().filter_map(|f| f.bytes("weights")).max()?;
+    (weights >= free).then(|| units::binary(weights))
 }
 
 /// The run's own batch and accumulation, where it printed them, and how they could be traded.

@@ -187,6 +187,11 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
     }
 }
 
+/// Is a group one event, told on several lines close together?
+pub fn is_told_at_once(analysis: &Analysis, group: &Group) -> bool {
+    groups::is_told_at_once(group, &analysis.findings)
+}
+
 /// Does a finding stand above the root cause without being the line of another rank, or one about a peer, that was only
 /// printed earlier? Such a finding did not follow from it: it led to it, or announced it.
 pub fn precedes_root(analysis: &Analysis, index: usize) -> bool {
