@@ -201,7 +201,11 @@ fn pages_of_the_workspace_are_loaded_and_their_mistakes_marked() {
     let mistakes = marks(&mut client);
     assert_eq!(mistakes[0]["severity"], 1);
     // A page with the id of a built-in one takes its place, and that is said on it.
-    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/workspace-own/.trainwreck/rules/segfault.md"), pages.join("segfault.md")).unwrap();
+    std::fs::copy(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/workspace-own/.trainwreck/rules/segfault.md"),
+        pages.join("segfault.md"),
+    )
+    .unwrap();
     let own = format!("file://{}", pages.join("segfault.md").display());
     client.notify("workspace/didChangeWatchedFiles", json!({"changes": [{"uri": own, "type": 1}]}));
     let note = client.wait(|m| m["method"] == "textDocument/publishDiagnostics" && m["params"]["uri"] == own);

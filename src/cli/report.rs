@@ -97,9 +97,9 @@ impl<'a> Report<'a> {
                 self.objects.extend(root_first(parts.len(), root).into_iter().flat_map(of_part));
                 Ok(())
             }
-            Format::Github => {
-                root_first(parts.len(), root).into_iter().try_for_each(|i| self.annotations.write(out, &parts[i].name, &parts[i].analysis, &lines[i]))
-            }
+            Format::Github => root_first(parts.len(), root)
+                .into_iter()
+                .try_for_each(|i| self.annotations.write(out, &parts[i].name, &parts[i].analysis, &lines[i])),
         }
     }
 

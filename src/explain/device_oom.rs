@@ -63,6 +63,7 @@ pub fn hint(oom: &DeviceOom, language: Language) -> String {
         Cause::SingleHugeAllocation => "hint.single-huge-allocation",
         Cause::Fragmentation => "hint.fragmentation",
         Cause::OtherProcess if oom.holder().is_some() => "hint.other-process-named",
+        Cause::OtherProcess if oom.others.is_some_and(|o| o.with_own_context) => "hint.other-process-context",
         Cause::OtherProcess => "hint.other-process",
         Cause::MemoryLimit if oom.limit.is_none() => "hint.memory-limit-unnamed",
         Cause::MemoryLimit => "hint.memory-limit",

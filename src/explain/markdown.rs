@@ -175,7 +175,8 @@ mod tests {
 
     #[test]
     fn lists_have_items_with_causes() {
-        let section = "Some words.\n\n1. [fragmentation] Set it:\n   `x=1`\n2. [link](y) Other.\n- [device-full, training, no-idle] plain\n";
+        let section =
+            "Some words.\n\n1. [fragmentation] Set it:\n   `x=1`\n2. [link](y) Other.\n- [device-full, training, no-idle] plain\n";
         let all = items(section);
         assert_eq!(all.len(), 3);
         let wanted = |word| conditions::parse(word).unwrap();

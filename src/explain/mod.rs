@@ -9,6 +9,8 @@ pub mod device_oom;
 pub mod expected;
 pub mod markdown;
 mod moment;
+mod numbers;
+mod page;
 mod place;
 pub mod post_mortem;
 pub mod seen;
@@ -16,14 +18,16 @@ mod sentences;
 pub mod texts;
 mod waits;
 
-use crate::log::collectives;
-use crate::log::finding::{Finding, Number, Span};
+use crate::log::collectives::{self, Collective};
+use crate::log::finding::{Finding, Span};
 use crate::log::marks::LEAK;
-use crate::log::rules::{BUILTIN_PAGES, Page, Rules, is_builtin};
-use crate::log::units::{self, Unit, Value};
+use crate::log::rules::{Page, Rules};
+use crate::log::units;
 use crate::log::verdict::{TensorShape, Verdict};
 use crate::log::vocabulary::{Cause, Confidence, Kind, Role};
 use crate::log::{Analysis, story};
+use numbers::{decimal, number_hover};
+pub use page::page_markdown;
 use texts::{Language, fill, text};
 
 /// A tensor below this many bytes is small against any card.
@@ -31,8 +35,6 @@ const SMALL_TENSOR: u64 = 1 << 30;
 /// Ranks written out one by one; more are written as ranges anyway.
 const MOST_RANGES: usize = 12;
 
-/// Precedence from which a page is about a timeout or a follow-up.
-const TIMEOUTS_FROM: u8 = 10;
 /// Ranks that must report a timeout before the silence of another one says something.
 const LEAST_REPORTERS: usize = 3;
 /// Bytes of a line that are underlined at most.
@@ -69,56 +71,11 @@ fn only_one_on(analysis: &Analysis, line: usize) -> Option<usize> {
     here.next().is_none().then_some(first)
 }
 
-/// What a number counts.
-fn number_hover(number: &Number, finding: &Finding, page: &Page, language: Language) -> String {
-    let mut out = format!("**{}** · `{}`", markdown::escape(&number.text), number.name);
-    if let Value::Bytes(bytes) = number.value {
-        // A number printed with two decimals is not known to the byte; the other unit says as much as it does.
-        let exact = number.unit == Unit::Bytes || !number.text.contains('.');
-        let other = if exact { fill(language, "number.bytes", &[("bytes", units::grouped(bytes))]) } else { other_unit(number, bytes) };
-        out.push_str(&format!(" · {other}"));
-        // Bare bytes and kB say little of their size.
-        if exact && bytes >= 1 << 20 && !number.text.contains("iB") {
-            out.push_str(&format!(" · {}", units::binary(bytes)));
-        }
-        if number.name != "total" {
-            if let Some(total) = finding.bytes("total").filter(|&total| total >= bytes) {
-                let values = [("share", device_oom::percent(bytes, total)), ("total", units::binary(total))];
-                out.push_str(&format!(" · {}", fill(language, "number.share", &values)));
-            }
-        }
-    }
-    if number.unit == Unit::Ms {
-        out.push_str(&format!(" · {}", units::duration(number.value.as_f64())));
-    }
-    if let Some(meaning) = number_meaning(page, &number.name) {
-        out.push_str("\n\n");
-        out.push_str(&markdown::values(&meaning, finding));
-    }
-    out.push_str(&format!("\n\n{}", answer(finding, page, language)));
-    out
-}
-
-/// The same size in decimal units where the message uses binary ones, and the other way round.
-fn other_unit(number: &Number, bytes: u64) -> String {
-    let binary_label = number.text.contains("iB") || matches!(number.unit, Unit::Binary);
-    if binary_label { decimal(bytes) } else { units::binary(bytes) }
-}
-
-/// The page's entry for a number.
-fn number_meaning(page: &Page, name: &str) -> Option<String> {
-    let mark = format!("`{name}`");
-    markdown::items(page.section("The numbers"))
-        .into_iter()
-        .find_map(|item| Some(item.text.strip_prefix(&mark)?.trim_start_matches([':', ' ', '—', '-']).to_owned()))
-}
-
 fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addition<'_>, language: Language) -> String {
     let finding = &analysis.findings[index];
     // A table has no diagnostic beside it, so its readings stand in the hover.
     let table = finding.kind == Kind::Report && page.front.block.is_some();
-    let collective = (finding.kind == Kind::Nccl).then(|| collectives::read(&analysis.findings, &[])).flatten();
-    let absent = collective.and_then(|all| waits::absent(finding, &all, language));
+    let absent = collective_of(analysis, finding).and_then(|all| waits::absent(finding, &all, language));
     let first = match absent {
         Some(absent) => format!("{}.", markdown::escape(&absent)),
         None if table => markdown::escape(&finding.message),
@@ -153,6 +110,11 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addit
     parts.push(fill(language, "section.more", &[("rule", finding.rule.to_string())]));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
+}
+
+/// The collective that most ranks waited in, for a finding that names the one it was in.
+fn collective_of(analysis: &Analysis, finding: &Finding) -> Option<Collective> {
+    (finding.kind == Kind::Nccl && finding.text("op").is_some()).then(|| collectives::read(&analysis.findings, &[])).flatten()
 }
 
 /// The answer in one sentence: a leak that led to it, else what its own line says.
@@ -212,16 +174,6 @@ fn tensor_sentence(tensor: &TensorShape, language: Language) -> String {
     fill(language, "verdict.tensor", &values)
 }
 
-/// A size in decimal units: `38.5 MB`.
-fn decimal(bytes: u64) -> String {
-    match bytes as f64 {
-        b if b >= 1e9 => format!("{:.2} GB", b / 1e9),
-        b if b >= 1e6 => format!("{:.1} MB", b / 1e6),
-        b if b >= 1e3 => format!("{:.1} kB", b / 1e3),
-        b => format!("{b:.0} bytes"),
-    }
-}
-
 /// `0-3, 7` for 0 1 2 3 7.
 pub fn ranges(ranks: &[u32]) -> String {
     let mut out: Vec<String> = Vec::new();
@@ -263,7 +215,7 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
         let at = out.find(": ").filter(|&at| at < 60).unwrap_or(out.len());
         out.insert_str(at, &format!(" ({why})"));
     }
-    let collective = (finding.kind == Kind::Nccl).then(|| collectives::read(&analysis.findings, &[])).flatten();
+    let collective = collective_of(analysis, finding);
     let absent = collective.as_ref().and_then(|all| waits::absent(finding, all, language));
     let told = absent.is_some();
     out = absent.unwrap_or(out);
@@ -281,12 +233,11 @@ pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
     }
     if index == group.lead
         && group.ranks.len() > 1
-        && finding.text("op").is_some()
         && let Some(calls) = collective.and_then(|all| sentences::different_calls(&all, language))
     {
         out.push_str(&format!(" · {}", fill(language, "collective.different", &[("calls", calls)])));
     }
-    if index == group.lead && group.went_on && analysis.story.is_last(group) {
+    if index == group.lead && !matches!(finding.kind, Kind::Leak | Kind::Report) {
         out.extend(place::onward_hint(analysis, group, language).map(|onward| format!(" · {onward}")));
     }
     let silent = silent_ranks(finding, &group.ranks);
@@ -367,37 +318,6 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
     let sure = finding.confidence == Confidence::High || finding.cause == Cause::Unknown;
     let what = if sure { what } else { fill(language, "hint.likely", &[("what", what)]) };
     Some(fill(language, "hint.root", &[("what", what)]))
-}
-
-/// A whole page for reading: title, prose, numbers; without its excerpts.
-pub fn page_markdown(rules: &Rules, id: &str) -> Option<String> {
-    let page = rules.page(id)?;
-    let front = &page.front;
-    let mut out = format!(
-        "# {}\n\n`{}` · {} · {} · {}\n",
-        front.title,
-        front.id,
-        front.kind,
-        front.severity,
-        role_of_page(page)
-    );
-    if !BUILTIN_PAGES.iter().any(|&(file, _)| file == page.file) && is_builtin(&front.id) {
-        out.push_str(&format!("\n{}\n", fill(Language::English, "section.replaced", &[("file", markdown::code(&page.file))])));
-    }
-    for heading in ["What it means", "Why it happens", "The numbers", "What to do", "What does not help"] {
-        let section = page.section(heading);
-        if !section.is_empty() {
-            out.push_str(&format!("\n## {heading}\n\n{}\n", markdown::examples(section)));
-        }
-    }
-    Some(out)
-}
-
-/// The part that the message of a page plays: what only tells of another's end is a root cause for want of a better one.
-fn role_of_page(page: &Page) -> &'static str {
-    let front = &page.front;
-    let symptom = front.role == Role::RootCause && front.precedence >= TIMEOUTS_FROM && front.kind != Kind::Leak;
-    text(Language::English, &if symptom { "section.symptom".to_owned() } else { format!("role.{}", front.role) })
 }
 
 /// The first remedies that fit a finding, in plain text, for a terminal.

@@ -32,11 +32,20 @@ pub(super) fn onward(analysis: &Analysis, group: &Group, language: Language) -> 
 
 /// How the run went on, in a few words; nothing where no step and no end is known.
 pub(super) fn onward_hint(analysis: &Analysis, group: &Group, language: Language) -> Option<String> {
-    match (group.next_step, analysis.story.finished) {
-        (Some((step, _)), _) => Some(fill(language, "story.onward-step", &[("step", step.to_string())])),
-        (None, Some(_)) => Some(text(language, "story.onward-end").to_owned()),
-        (None, None) => None,
+    let story = &analysis.story;
+    if !group.went_on && group.outcome != Outcome::Recovered {
+        return None;
     }
+    let again = !story.is_last(group);
+    let key = match (group.next_step, story.finished) {
+        (Some(_), _) if again => "story.onward-again",
+        (Some(_), _) => "story.onward-step",
+        (None, Some(_)) => return Some(text(language, "story.onward-end").to_owned()),
+        (None, None) => return None,
+    };
+    let step = group.next_step.map_or_else(String::new, |(step, _)| step.to_string());
+    let end = if story.finished.is_some() { text(language, "story.onward-finished") } else { "" };
+    Some(format!("{}{end}", fill(language, key, &[("step", step)])))
 }
 
 /// What part a finding plays, in a sentence or two.
@@ -50,7 +59,7 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
     let mut out = Vec::new();
     if let Some(again) = attempts::started_again(analysis, group, language) {
         out.push(again);
-    } else if group.went_on {
+    } else if group.went_on || (group.outcome == Outcome::Recovered && group.next_step.is_some()) {
         out.push(onward(analysis, group, language));
     } else {
         match (finding.role, story.root) {
@@ -86,7 +95,8 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
         && finding.number("seq").is_some()
         && let Some(collective) = collectives::read(&analysis.findings, &[])
     {
-        out.extend(collective_sentences(&collective, language));
+        let told = collective.missing_for(finding).is_some();
+        out.extend(collective_sentences(&collective, told, language));
     }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {

@@ -78,7 +78,8 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
         out.push(row("post.followed", followers));
     }
     if let Some(collective) = &collective {
-        let ranks = sentences::collective_sentences(collective, language);
+        let told = root.is_some_and(|(part, index)| collective.missing_for(&parts[part].analysis.findings[index]).is_some());
+        let ranks = sentences::collective_sentences(collective, told, language);
         if !ranks.is_empty() {
             out.push(row("post.ranks", ranks));
         }
@@ -228,7 +229,10 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>, before: bool) -> 
             let lead = &part.analysis.findings[group.lead];
             let loud = root.is_none() || lead.severity != Severity::Info;
             let followed = matches!(lead.role, Role::Consequence | Role::Confirmation) && loud;
-            if !followed || precedes_root(part.analysis, group.lead) != before || root.is_some_and(|(p, index)| p == nth && group.members.contains(&index)) {
+            if !followed
+                || precedes_root(part.analysis, group.lead) != before
+                || root.is_some_and(|(p, index)| p == nth && group.members.contains(&index))
+            {
                 continue;
             }
             let at = *of_rule.entry(&lead.rule).or_insert_with(|| {

@@ -112,7 +112,9 @@ fn split_where_it_went_on(group: &Group, findings: &[Finding], starts: &[usize],
         let here = findings[i].span.end_line;
         let far = next.is_none_or(|next| next > here + STEPS_ONWARD);
         let until = next.unwrap_or(end);
-        if far && (went_on(steps, here, until) || ended_well(&findings[i], steps.lines, until).is_some()) {
+        // A program ends once: what it says of its end is looked for behind the last of them.
+        let ended = || next.is_none() && ended_well(&findings[i], steps.lines, until).is_some();
+        if far && (went_on(steps, here, until) || ended()) {
             let members = std::mem::take(&mut members);
             out.push(Group { lead: members[0], members, went_on: true, attempt: group.attempt, ..Group::default() });
         }

@@ -78,7 +78,8 @@ fn mark_cards(findings: &mut [Finding]) {
         .take(MOST_XIDS)
         .collect();
     for (i, bus, xid) in &xids {
-        let mut others: Vec<&str> = xids.iter().filter(|(_, at, other)| at == bus && other != xid).map(|(_, _, xid)| xid.as_str()).collect();
+        let mut others: Vec<&str> =
+            xids.iter().filter(|(_, at, other)| at == bus && other != xid).map(|(_, _, xid)| xid.as_str()).collect();
         others.sort_unstable();
         others.dedup();
         // The kernel leaves out the function of the device.

@@ -116,7 +116,10 @@ mod tests {
 
     #[test]
     fn engines_are_told_from_trainers() {
-        assert_eq!(of("INFO [core.py:58] Initializing a V1 LLM engine (v0.8.5) with config: x\nCUDA out of memory"), Some(Writer::Engine("vLLM")));
+        assert_eq!(
+            of("INFO [core.py:58] Initializing a V1 LLM engine (v0.8.5) with config: x\nCUDA out of memory"),
+            Some(Writer::Engine("vLLM"))
+        );
         assert_eq!(of("  File \"/usr/lib/python3/sglang/srt/x.py\", line 3, in f\nCUDA out of memory"), Some(Writer::Engine("SGLang")));
         assert_eq!(of("Initializing an LLM engine\n{'loss': 1.0}\nCUDA out of memory"), Some(Writer::Trainer));
         assert_eq!(of("step 3\nCUDA out of memory"), None);

@@ -125,7 +125,7 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
 /// How the run went on after what it survived.
 fn tell_onward(findings: &[Finding], story: &mut Story, steps: &Steps<'_>) {
     let mut last = None;
-    for group in story.groups.iter_mut().filter(|group| group.went_on) {
+    for group in story.groups.iter_mut().filter(|group| group.went_on || group.outcome == Outcome::Recovered) {
         let Some(line) = group.members.last().map(|&member| findings[member].span.end_line) else { continue };
         group.next_step = next_step(steps, line);
         last = last.max(Some(line));

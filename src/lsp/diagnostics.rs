@@ -16,10 +16,10 @@ use super::settings::Settings;
 use super::state::Job;
 use super::state::runs::Root;
 use crate::explain;
-use crate::log::rules::Rules;
-use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::finding::Span;
+use crate::log::rules::Rules;
 use crate::log::story::precedes_root;
+use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::{Lines, floor_border};
 

@@ -9,12 +9,8 @@
 //! honestly full. Numbers that contradict each other are
 //! named and nothing is derived from them.
 
-use std::sync::LazyLock;
-
-use regex::Regex;
-
+use super::holders::{Holder, listed};
 use crate::log::finding::Number;
-use crate::log::units::{self, Unit};
 use crate::log::vocabulary::Cause;
 
 /// Share of the card from which one request counts as huge.
@@ -37,9 +33,6 @@ const SMALL_SEGMENTS: u64 = 20 << 20;
 const ROUNDING: u64 = 32 << 20;
 /// The CUDA context and libraries of one process take at most about this much beside the allocator.
 const CONTEXT_BYTES: u64 = 3 << 29;
-
-/// Processes of a list that are kept.
-const MOST_HOLDERS: usize = 32;
 
 /// The account of a card at the moment of the message. All sizes in bytes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -95,15 +88,6 @@ pub struct Others {
     pub bytes: u64,
     /// Is this process's own context and libraries still in it (old wordings do not tell them apart)?
     pub with_own_context: bool,
-}
-
-/// Another process on the card, as the message names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Holder {
-    /// Its pid, as the host counts, where it is printed.
-    pub pid: Option<u64>,
-    /// Bytes that it holds.
-    pub bytes: u64,
 }
 
 /// A relation between the numbers that cannot hold.
@@ -174,19 +158,6 @@ fn contradictions(oom: &DeviceOom, process: Option<u64>) -> Vec<Contradiction> {
         out.push(Contradiction::ProcessAboveTotal);
     }
     out
-}
-
-/// The processes behind the first that a message lists: `Process 12 has 3.50 GiB memory in use.`
-fn listed(texts: &[(String, String)]) -> Vec<Holder> {
-    static ENTRY: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"Process\s*(\d+)\s*has\s*([\d.,]+\s*(?:[KMGT]i?B|bytes))").ok());
-    let Some(form) = ENTRY.as_ref() else { return Vec::new() };
-    let lists = texts.iter().filter(|(name, _)| name.ends_with("processes")).flat_map(|(_, text)| form.captures_iter(text));
-    let entries = lists.take(MOST_HOLDERS).filter_map(|entry| {
-        let bytes = units::read(entry.get(2)?.as_str(), Some(Unit::Size))?.0.bytes()?;
-        Some(Holder { pid: entry.get(1)?.as_str().parse().ok(), bytes })
-    });
-    entries.collect()
 }
 
 /// Who holds the rest of the card: total - free - this process.
@@ -267,6 +238,7 @@ fn unexplained(tried: u64, free: u64) -> Cause {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::units::{self, Unit};
 
     fn account(pairs: &[(&str, &str)]) -> DeviceOom {
         let numbers: Vec<Number> = pairs

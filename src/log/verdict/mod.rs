@@ -4,6 +4,7 @@
 //! behind it. Words are made elsewhere (`explain`).
 
 pub mod device_oom;
+pub mod holders;
 pub mod memory_series;
 pub mod serving;
 pub mod tensor_shape;
