@@ -61,6 +61,20 @@ fn idle_memory_is_spoken_of_in_one_way() {
 }
 
 #[test]
+fn a_release_without_expandable_segments_is_not_told_to_use_them() {
+    let old = |allocated: &str, reserved: &str| {
+        root_hover(&format!(
+            "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; {allocated} GiB already allocated; \
+             6.44 MiB free; {reserved} GiB reserved in total by PyTorch)\n"
+        ))
+    };
+    for hover in [old("9.63", "9.74"), old("7.00", "9.74")] {
+        assert!(items(&hover, "What to do")[0].contains("max_split_size_mb:128"), "{hover}");
+        assert!(!hover.contains("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments"), "{hover}");
+    }
+}
+
+#[test]
 fn a_trainer_is_not_told_how_to_serve() {
     let error = oom("3.91 GiB", "2.88 GiB", "76.27 GiB", "74.14 GiB", "400.00 MiB");
     assert!(root_hover(&error).contains("When serving"), "nothing says who wrote it");
@@ -167,6 +181,12 @@ fn a_card_is_not_called_full_without_a_number_that_says_so() {
     let hover = root_hover("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity\n");
     assert!(hover.starts_with("**The message does not say how full the card was"), "{hover}");
     assert!(!hover.contains("More was free than was asked for") && hover.contains("Smaller batch"), "{hover}");
+    let hint = |log: &str| {
+        let analysis = analyze(log, &Rules::builtin());
+        explain::hint(&analysis, analysis.story.root.unwrap()).unwrap()
+    };
+    assert!(hint("RuntimeError: CUDA error: out of memory\n").ends_with("out of memory"));
+    assert!(hint(&oom("1.96 GiB", "1.21 GiB", "77.93 GiB", "76.00 GiB", "942.18 MiB")).contains("card full"));
 }
 
 #[test]

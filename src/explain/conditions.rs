@@ -38,6 +38,8 @@ pub enum Condition {
     Neighbours,
     /// The weights alone are more than what is free.
     Weights,
+    /// The message is of a release of PyTorch before 2.1.
+    Old,
 }
 
 /// A condition, and whether it must hold or must not.
@@ -60,6 +62,7 @@ pub fn parse(word: &str) -> Option<Wanted> {
         marks::PCI => Condition::Pci,
         marks::NEIGHBOURS => Condition::Neighbours,
         marks::WEIGHTS => Condition::Weights,
+        "old" => Condition::Old,
         _ => return None,
     };
     Some((condition, wanted))
@@ -82,6 +85,7 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Pci => marked(marks::PCI),
         Condition::Neighbours => marked(marks::NEIGHBOURS),
         Condition::Weights => marked(marks::WEIGHTS),
+        Condition::Old => matches!(&finding.verdict, Some(Verdict::DeviceOom(oom)) if oom.old_wording),
     };
     met == wanted
 }

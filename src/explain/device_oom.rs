@@ -32,7 +32,8 @@ pub fn verdict(oom: &DeviceOom, language: Language) -> Vec<String> {
         out.push(text(language, "verdict.contradiction").to_owned());
     }
     if oom.idle_could_hold_it() && matches!(oom.cause, Cause::DeviceFull | Cause::OtherProcess) {
-        out.push(fill(language, "verdict.also-fragmented", &values(oom)));
+        let key = if oom.old_wording { "verdict.also-fragmented-old" } else { "verdict.also-fragmented" };
+        out.push(fill(language, key, &values(oom)));
     }
     out
 }

@@ -281,6 +281,12 @@ fn memory_hint(finding: &Finding, language: Language) -> Option<String> {
     }
 }
 
+/// Is a card called full although no number of the message says what it held?
+fn claims_too_much(finding: &Finding) -> bool {
+    let says = ["free", "allocated", "used", "reserved", "total"].iter().any(|name| finding.bytes(name).is_some());
+    finding.kind == Kind::Oom && finding.cause == Cause::DeviceFull && !says
+}
+
 /// Ranks below the highest one that did not report a timeout which the others did: the first place to look.
 fn silent_ranks(finding: &Finding, ranks: &[u32]) -> Vec<u32> {
     let (true, Some(&last)) =
@@ -308,7 +314,10 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
     let what = match memory_hint(finding, language).or_else(waited) {
         Some(what) => what,
         None => {
-            let cause = text(language, &format!("cause.{}", finding.cause));
+            let cause = match claims_too_much(finding) {
+                true => text(language, "hint.out-of-memory"),
+                false => text(language, &format!("cause.{}", finding.cause)),
+            };
             match analysis.story.onset.filter(|onset| onset.finding == index).and_then(|onset| onset.last_finite_step) {
                 Some(step) => fill(language, "hint.nan", &[("step", step.to_string())]),
                 None => cause.to_owned(),

@@ -59,6 +59,8 @@ pub struct DeviceOom {
     pub holders: Vec<Holder>,
     /// The limit set below the card.
     pub limit: Option<u64>,
+    /// Is it the wording of releases before 2.1, which have no expandable segments?
+    pub old_wording: bool,
     /// What does not add up; nothing is derived then.
     pub contradictions: Vec<Contradiction>,
 }
@@ -117,6 +119,7 @@ pub fn judge(numbers: &[Number], texts: &[(String, String)]) -> Option<DeviceOom
         return None;
     }
     let mut oom = DeviceOom { tried, total, free: get("free"), allocated: get("allocated"), limit: get("limit"), ..DeviceOom::default() };
+    oom.old_wording = get("reserved").is_some();
     let unused = get("reserved_unallocated");
     // torch 1.0 to 1.3 print `cached`; captured logs show the cache beside the live blocks, not around them.
     let beside = get("cached").filter(|&cached| oom.allocated.is_some_and(|allocated| cached < allocated));
