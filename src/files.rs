@@ -1,9 +1,13 @@
 //! Files for the faces: bytes to text, rule pages of a workspace. The only module beside the faces that reads a disk.
 
+pub mod input;
+pub mod models;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use self::models::CONFIG;
 use crate::log::rules::{PageProblem, Rules};
 
 /// The largest user page that is read, in bytes.
@@ -57,8 +61,6 @@ fn read_page(file: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// The name of a model's config.
-const CONFIG: &str = "config.json";
 /// The largest config beside a log that is read, in bytes.
 const MOST_CONFIG_BYTES: u64 = 2 << 20;
 /// JSON files of a workspace's top folder that are looked at.
@@ -120,10 +122,16 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, Binary> {
         [0xfe, 0xff, ..] => return Ok(utf16(true)),
         _ => {}
     }
-    if memchr::memchr(0, &bytes[..bytes.len().min(8192)]).is_some() {
+    if is_binary(&bytes) {
         return Err(Binary);
     }
     Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+}
+
+/// Are these bytes, or the beginning of them, no text? NUL bytes stand there, and no mark of UTF-16.
+fn is_binary(bytes: &[u8]) -> bool {
+    let marked = matches!(bytes, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
+    !marked && memchr::memchr(0, &bytes[..bytes.len().min(8192)]).is_some()
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Err(e) if is_closed_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => {
             use std::io::Write as _;
-            let _ = writeln!(anstream::stderr(), "trainwreck: {e:#}");
+            let _ = writeln!(anstream::stderr(), "trainwreck: {}", cli::complaint(&format!("{e:#}")));
             ExitCode::from(2)
         }
     }

@@ -27,7 +27,7 @@ fn event() -> impl Strategy<Value = String> {
 
 /// A run of one to three attempts on a few ranks.
 fn log() -> impl Strategy<Value = String> {
-    prop::collection::vec((event(), 0u32..4, 0usize..6, prop::bool::weighted(0.2)), 1..10).prop_map(|parts| {
+    (prop::collection::vec((event(), 0u32..4, 0usize..6, prop::bool::weighted(0.2)), 1..10), 0u32..3).prop_map(|(parts, growth)| {
         let mut step = 100;
         let mut text = String::new();
         for (event, rank, steps, falls) in parts {
@@ -36,7 +36,7 @@ fn log() -> impl Strategy<Value = String> {
             }
             for _ in 0..steps {
                 step += 1;
-                text.push_str(&format!("step {step} loss 2.{step}\n"));
+                text.push_str(&format!("step {step} loss 2.{step} mem {}.5GB\n", step * growth));
             }
             let filled = event.replace("{rank}", &rank.to_string()).replace("{other}", &(rank + 1).to_string());
             text.push_str(&filled.replace("{step}", &step.to_string()));

@@ -48,6 +48,13 @@ fn transcripts_hold() {
 }
 
 #[test]
+fn a_copied_exception_is_explained() {
+    let output = trainwreck(&["explain", "KeyError: 'text'"]).output().unwrap();
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && page.contains("# Python exception"), "{page}");
+}
+
+#[test]
 fn standard_input_is_read() {
     let mut child = trainwreck(&["check", "--format", "jsonl", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"step 1\nRuntimeError: CUDA error: out of memory\n").unwrap();
@@ -56,6 +63,18 @@ fn standard_input_is_read() {
     let finding: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!((output.status.code(), finding["line"].as_u64(), finding["kind"].as_str()), (Some(1), Some(2), Some("oom")));
     assert_eq!(finding["file"], "<stdin>");
+}
+
+#[test]
+fn the_plan_stands_in_sarif_where_its_finding_is_told() {
+    let output = trainwreck(&["check", "--format", "sarif", "plan-ranks"]).output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let results = report["runs"][0]["results"].as_array().unwrap();
+    let oom = results.iter().find(|result| result["ruleId"] == "cuda-oom").unwrap();
+    assert!(oom["message"]["text"].as_str().unwrap().contains("the plan expects for LlamaForCausalLM, full training, 4 × 2,048"), "{oom}");
+    let model = &oom["properties"]["plan"]["model"];
+    assert_eq!((&model["line"], &model["file"]), (&20.into(), &"plan-ranks/rank_0.log".into()));
+    assert!(results.iter().filter(|result| result["ruleId"] != "cuda-oom").all(|result| result["properties"]["plan"].is_null()));
 }
 
 #[test]
@@ -94,4 +113,17 @@ fn hostile_input_gives_an_answer() {
         assert!(output.status.code().is_some_and(|code| code < 3), "{name}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_pipe_is_masked_and_complaints_too() {
+    let text = "/home/mmiller/run/train.py\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. of mmiller\n";
+    let mut command = trainwreck(&["check", "--redact", "--all", "/dev/stdin", "/home/mmiller/none.log"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (report, complaint) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(report.contains("error[cuda-oom]"), "{report}");
+    assert!(complaint.contains("none.log: cannot be read"), "{complaint}");
+    assert!(!report.contains("mmiller") && !complaint.contains("mmiller"), "{report}{complaint}");
 }

@@ -1,6 +1,7 @@
 //! The pages about configs: form, and every excerpt.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // Helpers of tests are tests too.
 
+use trainwreck::explain::config::kin::Base;
 use trainwreck::explain::config::{self, Choice, Outcome, pages};
 use trainwreck::log::vocabulary::Severity;
 use trainwreck::model::beside::{WeightsIndex, weights_index};
@@ -13,12 +14,13 @@ struct Excerpt {
     text: String,
     gpu_bytes: Option<u64>,
     index: Option<WeightsIndex>,
+    base: Option<Base>,
     expected: Vec<(usize, String)>,
 }
 
 fn excerpts(section: &str) -> Vec<Excerpt> {
     let mut out = Vec::new();
-    let mut index = None;
+    let (mut index, mut base) = (None, None);
     let mut blocks = section.split("```");
     blocks.next();
     while let Some(block) = blocks.next() {
@@ -29,6 +31,10 @@ fn excerpts(section: &str) -> Vec<Excerpt> {
             index = Some(weights_index(Section::new(&json::parse(body).unwrap())).unwrap());
             continue;
         }
+        if words.contains(&"base") {
+            base = Some(Base::read("config.json".to_owned(), body).unwrap());
+            continue;
+        }
         let gpu_bytes = words.iter().find_map(|word| word.strip_prefix("gpu=")).map(|bytes| bytes.parse().unwrap());
         let (mut text, mut expected) = (String::new(), Vec::new());
         for line in body.lines() {
@@ -37,7 +43,7 @@ fn excerpts(section: &str) -> Vec<Excerpt> {
                 None => text.push_str(&format!("{line}\n")),
             }
         }
-        out.push(Excerpt { text, gpu_bytes, index: index.take(), expected });
+        out.push(Excerpt { text, gpu_bytes, index: index.take(), base: base.take(), expected });
     }
     out
 }
@@ -45,7 +51,7 @@ fn excerpts(section: &str) -> Vec<Excerpt> {
 fn marks(excerpt: &Excerpt) -> Vec<(usize, String, Severity)> {
     let found = match config::read(&excerpt.text) {
         Outcome::Config(view) => view.marks(&Around { index: excerpt.index.as_ref(), gpu_bytes: excerpt.gpu_bytes }),
-        Outcome::Kin(kin) => kin.say(None, &Choice::default()).marks,
+        Outcome::Kin(kin) => kin.say(excerpt.base.as_ref(), &Choice::default()).marks,
         other => panic!("{other:?}: {}", excerpt.text),
     };
     found.into_iter().map(|mark| (excerpt.text[..mark.span.start].matches('\n').count(), mark.code.to_owned(), mark.severity)).collect()

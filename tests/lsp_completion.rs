@@ -47,7 +47,7 @@ fn keys_and_values_are_offered_while_one_types() {
 fn other_texts_get_no_offers() {
     let mut client = Client::start();
     for (name, text) in
-        [("package.json", "{\"name\": \"a\", \"v\": \"\"}"), ("adapter_config.json", "{\"peft_type\": \"LORA\", \"r\": 8, \"\": 1}")]
+        [("package.json", "{\"name\": \"a\", \"v\": \"\"}"), ("trainer_state.json", "{\"global_step\": 1, \"log_history\": [], \"\": 1}")]
     {
         let uri = format!("file:///home/user/{name}");
         client.open(&uri, "json", text);

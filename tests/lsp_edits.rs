@@ -96,3 +96,15 @@ proptest! {
         prop_assert_eq!(edited, opened);
     }
 }
+
+#[test]
+fn a_log_that_becomes_a_document_loses_its_marks_and_gets_them_back() {
+    let (mut client, _) = Client::with(pulling(), json!({}));
+    client.open(EDITED, "log", &format!("{STEP}\n{OOM}\n"));
+    assert_eq!(client.pull(EDITED)["items"].as_array().unwrap().len(), 1);
+    let code = "import torch\nfrom torch import nn\n\ndef step(x):\n    return x\n\nclass Model:\n    pass\n";
+    client.change(EDITED, 2, json!([{"range": range((0, 0), (0, 0)), "text": code}]));
+    assert_eq!(client.pull(EDITED)["items"], json!([]));
+    client.change(EDITED, 3, json!([{"range": range((0, 0), (8, 0)), "text": ""}]));
+    assert_eq!(client.pull(EDITED)["items"].as_array().unwrap().len(), 1);
+}

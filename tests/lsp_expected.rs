@@ -68,6 +68,24 @@ fn a_run_that_printed_its_config_is_compared_with_a_plan() {
 }
 
 #[test]
+fn what_rank_0_printed_counts_for_the_rank_that_failed() {
+    let mut client = Client::start();
+    let uri = |rank: u32| format!("file:///home/user/run/rank_{rank}.log");
+    let failed = sample("plan-ranks/rank_1.log");
+    client.open(&uri(1), "log", &failed);
+    assert!(!hover(&mut client, &uri(1), &failed).contains("the plan"));
+    client.open(&uri(0), "log", &sample("plan-ranks/rank_0.log"));
+    let text = hover(&mut client, &uri(1), &failed);
+    for part in [
+        "**What the plan expects for LlamaForCausalLM, full training, 4 × 2,048 tokens a GPU**",
+        "from the config on line 20 of `rank_0.log`",
+        "batch 4 a GPU (line 52 of `rank_0.log`)",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
 fn one_config_beside_the_log_is_taken_and_two_are_not() {
     let folder = Folder::new("beside");
     let (log, config) = (sample("plan/two.log"), sample("plan/config.json"));

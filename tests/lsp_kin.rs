@@ -53,6 +53,7 @@ fn an_adapter_is_counted_on_the_config_above() {
     let over = titles(&mut client, &uri);
     assert_eq!(over[0], "LoRA of rank 16 on all linear layers");
     assert_eq!(over[1..4], ["41.9 M trained parameters, 0.52 % of 8.03 B", "160 MiB in fp32, 80 MiB in bf16", "model: ../config.json"]);
+    assert!(over[4].starts_with("LoRA, 2,048 tokens · 33.89 GiB · ") && over[5].starts_with("QLoRA, 2,048 tokens · "), "{over:?}");
     let lonely = "file:///nowhere/at/all/adapter_config.json";
     client.open(lonely, "json", text);
     assert!(titles(&mut client, lonely)[1].starts_with("base model /etc/passwd not found"));
@@ -90,19 +91,24 @@ fn the_history_of_a_trainer_is_marked_at_its_entry() {
 }
 
 #[test]
-fn deepspeed_goes_with_the_config_and_the_gpu() {
+fn deepspeed_is_planned_on_the_config_beside_it_and_the_gpu() {
     let folder = Folder::new("deepspeed");
     folder.put("config.json", LLAMA);
-    let (mut client, _) = Client::with(common::rich(), json!({"initializationOptions": {"gpu": "a100-sxm4-80gb"}}));
+    let settings = json!({"initializationOptions": {"gpu": "a100-sxm4-80gb", "gpus": 4, "sequenceLength": 4096}});
+    let (mut client, _) = Client::with(common::rich(), settings);
     let uri = folder.uri("ds_config.json");
-    client.open(
-        &uri,
-        "json",
-        r#"{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}"#,
-    );
+    let text =
+        "{\n \"bf16\": {\"enabled\": true},\n \"zero_optimization\": {\n  \"stage\": 2\n },\n \"train_micro_batch_size_per_gpu\": 2\n}";
+    client.open(&uri, "json", text);
     let over = titles(&mut client, &uri);
-    assert_eq!(over[0], "ZeRO 2, bf16");
-    assert!(over.iter().any(|title| title.contains("states alone fit from 2 × a100-sxm4-80gb")), "{over:?}");
+    assert_eq!(over[..2], ["ZeRO 2, bf16, 2 sequences a GPU", "model: config.json"]);
+    assert!(over[2].starts_with("full fine-tuning, 2 × 4,096 tokens on each of 4 GPUs · "), "{over:?}");
+    assert!(over[3].starts_with("with gradient checkpointing · ") && over[3].contains("of 79.25 GiB"), "{over:?}");
+    let all = json!({"textDocument": {"uri": uri}, "range": range((0, 0), (999, 0))});
+    let hints = client.request("textDocument/inlayHint", all);
+    // 2 bytes of weights, and 14 over 4 GPUs of gradients, masters and states.
+    assert_eq!((&hints[0]["position"]["line"], &hints[0]["label"]), (&json!(3), &json!("41.13 GiB of states a GPU")));
+    assert_eq!(hints[1]["position"]["line"], json!(5));
     assert_eq!(client.shut_down(), Some(0));
 }
 

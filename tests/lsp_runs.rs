@@ -68,3 +68,67 @@ fn the_line_from_which_a_run_diverged_is_marked() {
     assert!(said.starts_with("Diverging from step 40 (line 41): loss 2.10") && said.ends_with("follows on line 49"), "{said}");
     assert_eq!(client.shut_down(), Some(0));
 }
+
+fn rank(rank: u32) -> String {
+    format!("file:///home/user/logs/rank_{rank}.log")
+}
+
+#[test]
+fn the_ranks_of_all_open_logs_are_compared() {
+    let (mut client, _) = Client::with(rich(), json!({}));
+    client.open(&rank(0), "log", &format!("using world size: 6, data-parallel size: 6\n{}", timeout(0)));
+    assert!(marks(&mut client, &rank(0), |marks| !marks.is_empty())[0]["message"].as_str().unwrap().ends_with("did not join"));
+    for one in [1, 2, 4] {
+        client.open(&rank(one), "log", &timeout(one));
+    }
+    // It gave up without being in this one; rank 5 has no log at all.
+    client.open(
+        &rank(3),
+        "log",
+        &format!(
+            "{STEP}\n[rank3]:[E1129 09:20:00.200000000 ProcessGroupNCCL.cpp:1682] [PG ID 0 PG GUID 0(default_pg) Rank 3] Received a dump signal \
+             due to a collective timeout from  rank 2 and we will try our best to dump the debug info. Last enqueued NCCL work: 690, last \
+             completed NCCL work: 690.\n"
+        ),
+    );
+    let says = |marks: &[Value], what: &str| marks.first().is_some_and(|mark| mark["message"].as_str().unwrap().contains(what));
+    marks(&mut client, &rank(0), |marks| says(marks, "Ranks 3, 5 never joined ALLREDUCE number 691; ranks 0-2, 4 waited 10 min"));
+    let column = timeout(0).lines().nth(1).unwrap().find("Watchdog").unwrap();
+    let hover = client.hover(&rank(0), 2, column)["contents"]["value"].as_str().unwrap().to_owned();
+    for part in [
+        "**Ranks 3, 5 never joined ALLREDUCE number 691; ranks 0-2, 4 waited 10 min.**",
+        "Rank 3 lags: the last one that it launched is number 690, before 691.",
+        r"1 of 6 ranks is silent \(5\)",
+    ] {
+        assert!(hover.contains(part), "{part}\n{hover}");
+    }
+    let hover = client.hover(&rank(3), 1, 120)["contents"]["value"].as_str().unwrap().to_owned();
+    assert!(hover.contains("It has finished all that it launched, up to number 690"), "{hover}");
+    // One of them was in another operation.
+    client.open(&rank(4), "log", &timeout(4).replace("ALLREDUCE", "BROADCAST"));
+    marks(&mut client, &rank(0), |marks| says(marks, "BROADCAST of 64 elements on rank 4"));
+    assert_eq!(client.shut_down(), Some(0));
+}
+
+#[test]
+fn the_log_of_the_cause_lists_what_followed_in_the_others() {
+    let (mut client, _) = Client::with(rich(), json!({}));
+    client.open(RANK_3, "log", &format!("{STEP}\n{STEP}\n{OOM}\n"));
+    assert!(marks(&mut client, RANK_3, |marks| !marks.is_empty())[0]["relatedInformation"].is_null());
+    client.open(OTHER, "log", &timeout(1));
+    for one in (0..16).filter(|one| *one != 3) {
+        client.open(&rank(one), "log", &timeout(one));
+    }
+    let listed = |mark: &Value| mark["relatedInformation"].as_array().map_or(0, Vec::len);
+    let root = marks(&mut client, RANK_3, |marks| {
+        marks[0]["relatedInformation"]
+            .as_array()
+            .is_some_and(|list| list.last().is_some_and(|last| last["message"].as_str().unwrap().contains("and 5 more")))
+    });
+    assert_eq!(listed(&root[0]), 11);
+    let first = &root[0]["relatedInformation"][0];
+    assert_eq!((&first["location"]["uri"], &first["location"]["range"]["start"]["line"]), (&json!(RANK_0), &json!(1)));
+    assert!(first["message"].as_str().unwrap().starts_with("followed: Rank 0 waited 10 min in ALLREDUCE"), "{first}");
+    assert!(!root[0]["relatedInformation"].to_string().contains("eval.log"));
+    assert_eq!(client.shut_down(), Some(0));
+}

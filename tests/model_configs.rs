@@ -85,6 +85,8 @@ fn original_params_files_give_the_same_counts() {
     let model = model::read(llama3).unwrap();
     assert_eq!(model.total(), 8_030_261_248);
     assert!(model.is_exact());
+    // consolidated.00.pth of this model has 16.06 GB.
+    assert_eq!(model.weights_bytes(), Some(16_060_522_496));
     let llama2 = r#"{"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32, "norm_eps": 1e-06, "vocab_size": -1}"#;
     let model = model::read(llama2).unwrap();
     assert_eq!(model.total(), 6_738_415_616);

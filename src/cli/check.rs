@@ -2,7 +2,10 @@
 //!
 //! Exit code: 0 nothing at or above the level, 1 findings, 2 could not run. A closed pipe is no error.
 
-use std::io::{IsTerminal, Read, Write};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::io::{IsTerminal, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +14,14 @@ use clap::{Args, ValueEnum};
 
 use super::expected::Configs;
 use super::report::Report;
+use super::shared::Output;
 use crate::files;
+use crate::files::input::{self, Unread};
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part};
-use crate::log::vocabulary::Severity;
-use crate::log::{Analysis, analyze, sniff};
+use crate::log::settings::{self, RunSettings};
+use crate::log::{Analysis, analyze, ranks, sniff};
+use crate::text::StrLines;
 use crate::text::redact::Redactor;
 
 /// Arguments of `check`.
@@ -24,15 +30,9 @@ pub struct CheckArgs {
     /// Log files or folders; `-` reads standard input
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Findings from this severity on make the exit code 1
-    #[arg(long, value_enum, default_value_t = Level::Warning)]
-    pub level: Level,
-    /// Folder whose .trainwreck/rules are loaded; the current one by default
-    #[arg(long, value_name = "DIR")]
-    pub workspace: Option<PathBuf>,
+    /// Format, level and workspace
+    #[command(flatten)]
+    pub output: Output<Format>,
     /// Config of the model that the run used: its out-of-memory error is compared with a memory plan
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -45,9 +45,10 @@ pub struct CheckArgs {
 }
 
 /// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
+    #[default]
     Text,
     /// One object with findings and story per file, as an array
     Json,
@@ -61,38 +62,14 @@ pub enum Format {
     Github,
 }
 
-/// Severities as flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Level {
-    /// Errors only
-    Error,
-    /// Warnings and errors
-    Warning,
-    /// Everything
-    Info,
-}
-
-impl Level {
-    pub(super) fn reached_by(self, severity: Severity) -> bool {
-        match self {
-            Level::Error => severity == Severity::Error,
-            Level::Warning => severity != Severity::Info,
-            Level::Info => true,
-        }
-    }
-}
-
-/// Files of a folder that are read although their names do not end like a log's.
-const MOST_FOLDER_FILE: u64 = 4 << 30;
-
 /// Runs the command; returns the exit code.
 ///
 /// # Errors
 /// When standard output cannot be written, other than a closed pipe.
 pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
-    let workspace = args.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
-    let mut complain = Complaints::default();
-    let configs = Configs::new(args.config.as_deref(), &workspace).unwrap_or_else(|problem| {
+    let workspace = args.output.workspace();
+    let mut complain = Complaints { failed: false, redactor: args.redact.then(Learned::default) };
+    let mut configs = Configs::new(args.config.as_deref(), &workspace).unwrap_or_else(|problem| {
         complain.fail(&problem);
         Configs::default()
     });
@@ -104,6 +81,11 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
     let mut inputs = Vec::new();
     for path in &args.paths {
         gather(path, &mut inputs, &mut complain);
+    }
+    if args.redact {
+        let mut learned = learn(&inputs);
+        configs.mask(&mut learned.names);
+        complain.redactor = Some(learned);
     }
     let mut out = std::io::BufWriter::new(anstream::stdout());
     let outcome = write_all(args, &inputs, &configs, &rules, &mut out, &mut complain).and_then(|found| out.flush().map(|()| found));
@@ -117,14 +99,16 @@ pub fn run(args: &CheckArgs) -> anyhow::Result<i32> {
 }
 
 /// Messages about what could not be read; they go to standard error.
-#[derive(Default)]
 struct Complaints {
     failed: bool,
+    /// Masks them like everything else that is printed.
+    redactor: Option<Learned>,
 }
 
 impl Complaints {
     fn say(&mut self, message: &str) {
-        let _ = writeln!(anstream::stderr(), "trainwreck: {}", super::printable_line(message));
+        let masked = self.redactor.as_ref().map_or(Cow::Borrowed(message), |redactor| Cow::Owned(redactor.names.apply(message)));
+        let _ = writeln!(anstream::stderr(), "trainwreck: {}", super::complaint(&masked));
     }
 
     fn fail(&mut self, message: &str) {
@@ -161,7 +145,7 @@ fn gather(path: &Path, inputs: &mut Vec<Input>, complain: &mut Complaints) {
         match entry {
             Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_file()) => {
                 // Empty ones are left out: those of /proc say so and never end.
-                let small = entry.metadata().is_ok_and(|data| (1..=MOST_FOLDER_FILE).contains(&data.len()));
+                let small = entry.metadata().is_ok_and(|data| (1..=input::MOST_LOG).contains(&data.len()));
                 if small && sniff::looks_like_log(&entry.path().to_string_lossy(), "", "") {
                     inputs.push(Input { path: Some(entry.into_path()), named: false });
                 }
@@ -181,7 +165,10 @@ fn write_all(
     out: &mut dyn Write,
     complain: &mut Complaints,
 ) -> std::io::Result<bool> {
-    let redactor = args.redact.then(|| learn(inputs));
+    let redactor = complain.redactor.clone();
+    if redactor.as_ref().is_some_and(|redactor| redactor.names.is_full()) {
+        complain.say("more names than can be kept: those met last are masked only in the paths that show them");
+    }
     let names: Vec<String> = inputs.iter().map(Input::name).collect();
     let runs = run::group(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let mut report = Report::new(args, rules, configs);
@@ -208,41 +195,51 @@ pub(super) struct Loaded {
     pub(super) content: String,
     /// Where it lies; none for standard input.
     pub(super) path: Option<PathBuf>,
+    /// What it prints of itself, where the text is not kept and others of its run may need it.
+    pub(super) settings: Option<RunSettings>,
 }
 
 /// Reads and analyses the files of one run, several at a time; complaints come in the order of the files.
-fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Redactor>, complain: &mut Complaints) -> Vec<Loaded> {
+fn load_all(files: &[&Input], rules: &Arc<Rules>, redactor: Option<&Learned>, complain: &mut Complaints) -> Vec<Loaded> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(files.len());
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut out = Vec::new();
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(input) = files.get(i) else { return out };
-            out.push((i, load(input, rules, redactor)));
-        }
-    };
-    let mut outcomes: Vec<(usize, Result<Option<Loaded>, String>)> = if threads < 2 {
-        work()
-    } else {
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
-        })
-    };
-    outcomes.sort_by_key(|(i, _)| *i);
+    let outcomes = each(files, threads, &|input| load(input, files.len() > 1, rules, redactor));
     let mut loaded = Vec::new();
-    for (_, outcome) in outcomes {
+    for (outcome, input) in outcomes.into_iter().zip(files) {
         match outcome {
-            Ok(file) => loaded.extend(file),
-            Err(message) => complain.fail(&message),
+            Some(Ok(file)) => loaded.extend(file),
+            Some(Err(message)) => complain.fail(&message),
+            None => complain.fail(&format!("{}: was left out: a fault in trainwreck ended its analysis; please report it", input.name())),
         }
     }
     loaded
 }
 
-/// Reads and analyses one file. `Ok(None)`: met in a folder, and no log.
-fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Result<Option<Loaded>, String> {
+/// What `work` gives for each of these, in their order; `None` where it panicked. The others are not touched by it.
+fn each<I: Sync, O: Send>(items: &[I], threads: usize, work: &(dyn Fn(&I) -> O + Sync)) -> Vec<Option<O>> {
+    let next = AtomicUsize::new(0);
+    let one_after_the_other = || {
+        let mut out = Vec::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(i) else { return out };
+            // Nothing that the work may have left half done is looked at again.
+            out.push((i, catch_unwind(AssertUnwindSafe(|| work(item))).ok()));
+        }
+    };
+    let mut outcomes = if threads < 2 {
+        one_after_the_other()
+    } else {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(one_after_the_other)).collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+        })
+    };
+    outcomes.sort_by_key(|(i, _)| *i);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// Reads and analyses one file, alone or `in_run` with others. `Ok(None)`: met in a folder, and no log.
+fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Learned>) -> Result<Option<Loaded>, String> {
     let Some(mut content) = read(input)? else { return Ok(None) };
     let mut name = input.name();
     let rank = run::membership(&name).and_then(|run| run.rank);
@@ -251,32 +248,52 @@ fn load(input: &Input, rules: &Arc<Rules>, redactor: Option<&Redactor>) -> Resul
         return Ok(None);
     }
     if let Some(redactor) = redactor {
-        // What standard input shows could not be learned before.
-        let mut own = redactor.clone();
-        if input.path.is_none() {
-            own.learn(&content);
+        // What a pipe shows, and what a file has got since, could not be learned before.
+        let is_known = input.path.as_ref().is_some_and(|path| redactor.lengths.get(path) == Some(&content.len()));
+        let mut own = Cow::Borrowed(&redactor.names);
+        if !is_known {
+            own.to_mut().learn(&content);
         }
         (name, content) = (own.apply(&name), own.apply(&content));
     }
-    let analysis = if is_document { Analysis::default() } else { analyze(&content, rules) };
+    let mut analysis = if is_document { Analysis::default() } else { analyze(&content, rules) };
+    let mut settings = None;
     if analysis.findings.is_empty() {
+        // A rank that is well may know how many there are, and what the run was set to.
+        if !is_document && in_run {
+            let lines = StrLines::new(&content);
+            analysis.story.ranks = ranks::of_quiet(&lines, rank);
+            settings = rank.is_none_or(|rank| rank == 0).then(|| settings::read(&lines, usize::MAX));
+        }
         // Of a long healthy file nothing is shown.
         content = String::new();
     }
-    Ok(Some(Loaded { part: Part { name, rank, analysis }, content, path: input.path.clone() }))
+    Ok(Some(Loaded { part: Part { name, rank, analysis }, content, path: input.path.clone(), settings }))
 }
 
 /// The names that the paths and files show, so that each is masked in all of them.
-fn learn(inputs: &[Input]) -> Redactor {
-    let mut redactor = Redactor::default();
+#[derive(Clone, Default)]
+struct Learned {
+    names: Redactor,
+    /// How much was read of each file: it may grow until it is its turn.
+    lengths: HashMap<PathBuf, usize>,
+}
+
+fn learn(inputs: &[Input]) -> Learned {
+    let mut learned = Learned::default();
     for path in inputs.iter().filter_map(|input| input.path.as_deref()) {
-        redactor.learn(&path.to_string_lossy());
+        learned.names.learn(&path.to_string_lossy());
+        // A pipe can be read only once.
+        if !path.is_file() {
+            continue;
+        }
         // What cannot be read is reported when it is its turn.
-        if let Some(content) = std::fs::read(path).ok().and_then(|bytes| files::decode(bytes).ok()) {
-            redactor.learn(&content);
+        if let Ok(content) = input::log(path) {
+            learned.names.learn(&content);
+            learned.lengths.insert(path.to_owned(), content.len());
         }
     }
-    redactor
+    learned
 }
 
 /// The beginning of a text, enough to tell a log from a document.
@@ -285,19 +302,31 @@ fn head(content: &str) -> &str {
 }
 
 /// The text of an input; `Ok(None)` for a binary file met in a folder.
-fn read(input: &Input) -> Result<Option<String>, String> {
-    let name = input.name();
-    let bytes = match &input.path {
-        None => {
-            let mut bytes = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut bytes).map_err(|e| format!("standard input cannot be read: {e}"))?;
-            bytes
-        }
-        Some(path) => std::fs::read(path).map_err(|e| format!("{name}: cannot be read: {e}"))?,
+fn read(named: &Input) -> Result<Option<String>, String> {
+    let name = named.name();
+    let outcome = match &named.path {
+        None => input::log_from(std::io::stdin().lock(), input::MOST_PIPE),
+        Some(path) => input::log(path),
     };
-    match files::decode(bytes) {
+    match outcome {
         Ok(content) => Ok(Some(content)),
-        Err(files::Binary) if input.named => Err(format!("{name}: not a text file, left out")),
-        Err(files::Binary) => Ok(None),
+        Err(Unread::Binary) if named.named => Err(format!("{name}: not a text file, left out")),
+        Err(Unread::Binary) => Ok(None),
+        Err(Unread::Because(why)) => Err(format!("{name}: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_costs_its_own_file_alone() {
+        let items: Vec<usize> = (0..40).collect();
+        for threads in [1, 3] {
+            let out = each(&items, threads, &|&i| if i % 7 == 5 { panic!("on purpose") } else { i * 2 });
+            assert_eq!(out.len(), 40);
+            assert!(out.iter().enumerate().all(|(i, one)| *one == (i % 7 != 5).then_some(i * 2)), "{out:?}");
+        }
     }
 }

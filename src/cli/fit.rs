@@ -6,17 +6,17 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::fit_flags::Flags;
-use super::{fit_json, fit_table};
+use super::{complaint, fit_input, fit_json, fit_table, json_text};
 use crate::explain::seen;
+use crate::files::input::{self, Unread};
 use crate::gpu::cards::Card;
 use crate::log::analyze;
 use crate::log::rules::Rules;
-use crate::{files, model};
 
 /// Flags of `trainwreck fit`.
 #[derive(Debug, Clone, Args)]
 pub struct FitArgs {
-    /// Config files of models.
+    /// Config files of models; an adapter_config.json or a configuration of DeepSpeed stands for the model beside it.
     #[arg(required = true, value_name = "CONFIG")]
     pub configs: Vec<PathBuf>,
     /// How the model is run.
@@ -25,6 +25,9 @@ pub struct FitArgs {
     /// Log of a run: the card is the size class of the total that its memory errors print.
     #[arg(long, value_name = "LOG", conflicts_with = "gpu")]
     pub log: Option<PathBuf>,
+    /// Configuration of DeepSpeed: stage, offload, batch sizes, precision and optimiser come from it.
+    #[arg(long, value_name = "FILE")]
+    pub deepspeed: Option<PathBuf>,
     /// List the changes that would make it fit.
     #[arg(long)]
     pub what_if: bool,
@@ -56,10 +59,9 @@ pub struct Outcome {
 /// Runs the command.
 pub fn run(args: &FitArgs) -> Outcome {
     let mut outcome = Outcome { stdout: String::new(), stderr: String::new(), code: 0 };
-    let gpus = args.log.as_deref().map_or_else(|| args.flags.gpus(), seen_in);
-    let (setup, gpus) = match (args.flags.setup(), gpus) {
-        (Ok(setup), Ok(gpus)) => (setup, gpus),
-        (Err(message), _) | (_, Err(message)) => {
+    let gpus = match args.log.as_deref().map_or_else(|| args.flags.gpus(), seen_in) {
+        Ok(gpus) => gpus,
+        Err(message) => {
             fail(&mut outcome, &message);
             return outcome;
         }
@@ -67,40 +69,39 @@ pub fn run(args: &FitArgs) -> Outcome {
     let mut objects = Vec::new();
     for path in &args.configs {
         let file = path.display().to_string();
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) => {
-                fail(&mut outcome, &format!("{file}: cannot be read: {error}"));
-                objects.push(fit_json::failure(&file, &error.to_string(), None));
+        let input = match fit_input::read(path, &args.flags, args.deepspeed.as_deref()) {
+            Ok(input) => input,
+            Err(problem) => {
+                let place = problem.place.as_ref().map_or_else(String::new, |(_, line, column)| format!(":{line}:{column}"));
+                fail(&mut outcome, &format!("{file}{place}: {}", problem.message));
+                objects.push(fit_json::failure(&file, &problem));
                 continue;
             }
         };
-        match model::read(&text) {
-            Ok(model) if args.format == Format::Json => {
-                let (object, error) = fit_json::object(&file, &model, &setup, &gpus, args.what_if);
-                if let Some(message) = error {
-                    fail(&mut outcome, &format!("{file}: {message}"));
-                }
-                objects.push(object);
+        if args.format == Format::Json {
+            let (object, error) = fit_json::object(&file, &input, &gpus, args.what_if);
+            if let Some(message) = error {
+                fail(&mut outcome, &format!("{file}: {message}"));
             }
-            Ok(model) => {
-                let (table, error) = fit_table::table(&file, &model, &setup, &gpus, args.what_if);
-                outcome.stdout.push_str(&table);
-                if let Some(message) = error {
-                    fail(&mut outcome, &format!("{file}: {message}"));
-                }
+            objects.push(object);
+        } else {
+            let (table, error) = fit_table::table(&file, &input, &gpus, args.what_if);
+            if !outcome.stdout.is_empty() {
+                outcome.stdout.push('\n');
             }
-            Err(error) => {
-                let (line, column) = position(&text, error.span.start);
-                fail(&mut outcome, &format!("{file}:{line}:{column}: {error}"));
-                let place = Some((error.key.as_str(), line, column));
-                objects.push(fit_json::failure(&file, &error.to_string(), place));
+            outcome.stdout.push_str(&table);
+            if let Some(message) = error {
+                fail(&mut outcome, &format!("{file}: {message}"));
             }
         }
     }
     if args.format == Format::Json {
         let value = if args.configs.len() == 1 { objects.pop().unwrap_or(Value::Null) } else { Value::Array(objects) };
-        outcome.stdout = format!("{value:#}\n");
+        let mut text = Vec::new();
+        // A list in memory takes all that is written.
+        if json_text::write_pretty(&mut text, &value).is_ok() {
+            outcome.stdout = String::from_utf8_lossy(&text).into_owned();
+        }
     }
     outcome
 }
@@ -108,8 +109,10 @@ pub fn run(args: &FitArgs) -> Outcome {
 /// The card of which a log gives the total.
 fn seen_in(log: &Path) -> Result<Vec<Card>, String> {
     let name = log.display();
-    let bytes = std::fs::read(log).map_err(|error| format!("--log {name}: cannot be read: {error}"))?;
-    let text = files::decode(bytes).map_err(|files::Binary| format!("--log {name}: not a text file"))?;
+    let text = input::log(log).map_err(|unread| match unread {
+        Unread::Binary => format!("--log {name}: not a text file"),
+        Unread::Because(why) => format!("--log {name}: {why}"),
+    })?;
     let totals = seen::totals(&analyze(&text, &Rules::builtin()));
     match seen::card(&totals) {
         Some(card) => Ok(vec![Card { id: card.name, memory: card.memory, count: 1 }]),
@@ -119,15 +122,7 @@ fn seen_in(log: &Path) -> Result<Vec<Card>, String> {
 }
 
 fn fail(outcome: &mut Outcome, message: &str) {
-    outcome.stderr.push_str(message);
+    outcome.stderr.push_str(&complaint(message));
     outcome.stderr.push('\n');
     outcome.code = 2;
-}
-
-/// Line and column of a byte offset, both from 1; columns count characters.
-fn position(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    (line, column)
 }

@@ -3,9 +3,11 @@
 use clap::{Args, ValueEnum};
 
 use crate::gpu::cards::{Card, card, classes};
+use crate::model::deepspeed::{DeepSpeed, USUAL_GPUS};
 use crate::model::gguf::Mix;
 use crate::model::quantization::{Dtype, Scheme};
 use crate::model::training::setup::Held;
+use crate::model::training::zero::{Offload, Zero};
 use crate::model::training::{Attention, Checkpointing, Engine, LoraDtype, Optimizer, Precision, Setup, Task};
 
 /// How the model is run. Flags that are left out take the defaults of the usual libraries.
@@ -74,6 +76,9 @@ pub struct Flags {
     /// Stage of ZeRO; 3 stands for FSDP's full shard too.
     #[arg(long, value_name = "STAGE")]
     pub zero: Option<u64>,
+    /// What DeepSpeed moves out of the GPU: masters and optimiser states, or the weights too (stage 3).
+    #[arg(long, value_enum)]
+    pub offload: Option<OffloadFlag>,
     /// GPUs that share each matrix.
     #[arg(long, value_name = "N")]
     pub tensor_parallel: Option<u64>,
@@ -208,10 +213,43 @@ pub enum LogitsFlag {
     All,
 }
 
+/// Values of `--offload`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OffloadFlag {
+    /// Nothing.
+    None,
+    /// Masters and optimiser states.
+    Optimizer,
+    /// The weights too.
+    All,
+}
+
 impl Flags {
-    /// The settings, checked.
+    /// The settings of the flags alone, checked.
     pub fn setup(&self) -> Result<Setup, String> {
-        let mut setup = Setup::new(self.task.map_or(Task::Inference, Task::from));
+        self.over(None, None)
+    }
+
+    /// The settings, checked: a task's defaults, then a configuration of DeepSpeed, then rank and modules of an adapter,
+    /// then the flags.
+    pub fn over(&self, file: Option<&DeepSpeed>, lora: Option<(u64, Vec<String>)>) -> Result<Setup, String> {
+        let usual = match (&lora, file) {
+            (Some(_), _) => Task::Lora,
+            (None, Some(_)) => Task::Full,
+            (None, None) => Task::Inference,
+        };
+        let mut setup = Setup::new(self.task.map_or(usual, Task::from));
+        if let Some((rank, targets)) = lora {
+            setup.lora_r = rank;
+            setup.lora_targets = targets;
+        }
+        let model = self.tensor_parallel.unwrap_or(1).saturating_mul(self.pipeline_parallel.unwrap_or(1)).max(1);
+        // The cards of the machine that is named take part, where states are shared out.
+        let machine = self.machine().filter(|count| *count > model && count.is_multiple_of(model));
+        if let Some(file) = file {
+            setup.gpus = self.gpus.or(machine).unwrap_or(USUAL_GPUS);
+            file.put(&mut setup);
+        }
         let named = |name: &str| Dtype::parse(name).ok_or_else(|| format!("--dtype {name}: not known; bf16, fp16, fp32, fp8 and int8 are"));
         setup.dtype = self.dtype.as_deref().map(named).transpose()?;
         setup.kv_dtype = match self.kv_dtype.as_deref() {
@@ -254,17 +292,32 @@ impl Flags {
         if !self.lora_targets.is_empty() {
             setup.lora_targets = self.lora_targets.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
         }
-        let model = setup.tensor_parallel.saturating_mul(setup.pipeline_parallel);
-        // With ZeRO, the cards of the machine that is named.
-        let machine = || match self.gpu.as_slice() {
-            [name] if setup.zero > 0 => {
-                card(name.trim()).ok().map(|card| card.count).filter(|count| *count > model && count.is_multiple_of(model))
-            }
-            _ => None,
+        if let Some(offload) = self.offload {
+            let mut sharing = setup.sharing.unwrap_or(Zero { overlap: setup.zero == 3, ..Zero::default() });
+            sharing.optimizer = if offload == OffloadFlag::None { Offload::None } else { Offload::Host };
+            sharing.parameters = if offload == OffloadFlag::All { Offload::Host } else { Offload::None };
+            setup.sharing = Some(sharing);
+        }
+        setup.gpus = match (self.gpus, file) {
+            (Some(gpus), _) => gpus,
+            (None, Some(_)) => setup.gpus,
+            (None, None) => machine.filter(|_| setup.zero > 0).unwrap_or(model),
         };
-        setup.gpus = self.gpus.unwrap_or_else(|| machine().unwrap_or(model));
         setup.check().map_err(|error| error.to_string())?;
         Ok(setup)
+    }
+
+    /// Cards of the machine that is named, when it is one machine.
+    fn machine(&self) -> Option<u64> {
+        match self.gpu.as_slice() {
+            [name] => card(name.trim()).ok().map(|card| card.count),
+            _ => None,
+        }
+    }
+
+    /// Whether a machine of several cards is named.
+    pub fn names_machine(&self) -> bool {
+        self.machine().is_some_and(|count| count > 1)
     }
 
     /// The GPUs to try: those named, else the classes.

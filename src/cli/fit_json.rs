@@ -2,20 +2,22 @@
 
 use serde_json::{Map, Value, json};
 
+use super::fit_input::{Input, Problem};
 use crate::gpu::cards::Card;
 use crate::model::fit::{self, Verdict};
 use crate::model::plan::{self, Plan};
-use crate::model::training::{Certainty, Setup};
+use crate::model::training::{Certainty, Setup, shape};
 use crate::model::{Model, kv_cache, remedies};
 
 /// What could not be used.
-pub fn failure(file: &str, message: &str, place: Option<(&str, usize, usize)>) -> Value {
-    let (key, line, column) = place.unwrap_or(("", 0, 0));
-    json!({ "file": file, "error": { "message": message, "key": key, "line": line, "column": column } })
+pub fn failure(file: &str, problem: &Problem) -> Value {
+    let (key, line, column) = problem.place.clone().unwrap_or_default();
+    json!({ "file": file, "error": { "message": problem.message, "key": key, "line": line, "column": column } })
 }
 
 /// The object of a model, and why there is no plan where there is none.
-pub fn object(file: &str, model: &Model, setup: &Setup, gpus: &[Card], what_if: bool) -> (Value, Option<String>) {
+pub fn object(file: &str, input: &Input, gpus: &[Card], what_if: bool) -> (Value, Option<String>) {
+    let Input { model, setup, notes } = input;
     let plan = plan::of(model, setup);
     let trainable = plan.as_ref().map_or(model.total(), |plan| if plan.trainable > 0 { plan.trainable } else { model.total() });
     let base = json!({
@@ -50,7 +52,7 @@ pub fn object(file: &str, model: &Model, setup: &Setup, gpus: &[Card], what_if: 
             return (Value::Object(object), Some(error.to_string()));
         }
     };
-    add_plan(&mut object, &plan);
+    add_plan(&mut object, &plan, notes);
     let fits: Vec<Value> = gpus.iter().map(|card| gpu(model, setup, card)).collect();
     object.insert("gpus".to_owned(), Value::Array(fits));
     if what_if {
@@ -64,7 +66,7 @@ pub fn object(file: &str, model: &Model, setup: &Setup, gpus: &[Card], what_if: 
     (Value::Object(object), None)
 }
 
-fn add_plan(object: &mut Map<String, Value>, plan: &Plan) {
+fn add_plan(object: &mut Map<String, Value>, plan: &Plan, notes: &[String]) {
     let terms: Vec<Value> = plan
         .terms
         .iter()
@@ -93,7 +95,9 @@ fn add_plan(object: &mut Map<String, Value>, plan: &Plan) {
         ("total_low", json!(plan.total_low)),
         ("total_high", json!(plan.total_high)),
         ("unknowns", json!(plan.unknowns)),
-        ("plan_notes", json!(plan.notes)),
+        ("plan_notes", json!(notes.iter().chain(&plan.notes).collect::<Vec<_>>())),
+        ("host_bytes", json!(plan.host)),
+        ("disk_bytes", json!(plan.disk)),
     ];
     for (key, value) in entries {
         object.insert(key.to_owned(), value);
@@ -109,17 +113,20 @@ fn certainty(certainty: Certainty) -> &'static str {
 }
 
 fn gpu(model: &Model, setup: &Setup, card: &Card) -> Value {
+    // Without layers of a language model nothing is known of batch and length.
+    let known = |value: u64| shape::has_layers(model).then_some(value);
     match fit::of(model, setup, card.memory) {
         Ok(fit) => json!({
             "id": card.id,
             "memory_bytes": card.memory,
+            "usable_bytes": fit::usable(setup, card.memory),
             "machine_gpus": card.count,
             "fits": fit.verdict != Verdict::TooLarge,
             "verdict": verdict(fit.verdict),
             "headroom_bytes": fit.headroom,
-            "max_batch": fit.max_batch,
-            "max_context": fit.max_context,
-            "max_concurrency": fit.max_concurrency,
+            "max_batch": known(fit.max_batch),
+            "max_context": known(fit.max_context),
+            "max_concurrency": fit.max_concurrency.and_then(known),
         }),
         Err(error) => {
             json!({ "id": card.id, "memory_bytes": card.memory, "error": error.to_string() })

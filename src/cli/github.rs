@@ -6,6 +6,8 @@
 use std::io::Write;
 
 use super::json::column;
+use super::{expected, printable};
+use crate::explain::expected::Expected;
 use crate::explain::texts::{Language, fill};
 use crate::explain::{self};
 use crate::log::Analysis;
@@ -26,10 +28,18 @@ pub struct Annotations {
 
 impl Annotations {
     /// Writes the events of one file, the root cause first; information is left to other formats, unless it is the root.
+    /// `plan` is what a memory plan expects of the root cause.
     ///
     /// # Errors
     /// When the output cannot be written.
-    pub fn write(&mut self, out: &mut dyn Write, file: &str, analysis: &Analysis, lines: &dyn Lines) -> std::io::Result<()> {
+    pub fn write(
+        &mut self,
+        out: &mut dyn Write,
+        file: &str,
+        analysis: &Analysis,
+        lines: &dyn Lines,
+        plan: Option<&Expected>,
+    ) -> std::io::Result<()> {
         let mut leads: Vec<usize> = analysis.story.groups.iter().map(|group| group.lead).collect();
         let findings = &analysis.findings;
         leads.retain(|&i| findings[i].severity != Severity::Info || findings[i].role == Role::RootCause);
@@ -48,6 +58,9 @@ impl Annotations {
             }
             *count += 1;
             let span = finding.span;
+            let message = explain::diagnostic_message(analysis, index);
+            let plan = plan.filter(|_| finding.role == Role::RootCause);
+            let message = plan.map_or_else(|| message.clone(), |plan| expected::told_with(&message, plan));
             writeln!(
                 out,
                 "::{command} file={},line={},endLine={},col={},endColumn={},title={}::{}",
@@ -57,7 +70,7 @@ impl Annotations {
                 column(&lines.line(span.line), span.start),
                 column(&lines.line(span.end_line), span.end),
                 property(&format!("{} ({})", finding.title, finding.rule)),
-                data(&explain::diagnostic_message(analysis, index)),
+                data(&message),
             )?;
         }
         Ok(())
@@ -76,7 +89,7 @@ impl Annotations {
 }
 
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    printable(text).replace('%', "%25").replace('\n', "%0A")
 }
 
 fn property(text: &str) -> String {
@@ -97,7 +110,7 @@ mod tests {
         for i in 0..14 {
             let text = "RuntimeError: CUDA error: out of memory\n";
             let analysis = analyze(text, &Rules::builtin());
-            all.write(&mut out, &format!("a,{i}:b.log"), &analysis, &StrLines::new(text)).unwrap();
+            all.write(&mut out, &format!("a,{i}:b.log"), &analysis, &StrLines::new(text), None).unwrap();
         }
         all.finish(&mut out).unwrap();
         let out = String::from_utf8(out).unwrap();

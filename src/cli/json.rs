@@ -4,11 +4,12 @@
 //! bytes. Every finding is listed, repeats too.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::log::attempts::Attempt;
-use crate::log::collectives::{self, Collective};
+use crate::log::collectives::Collective;
 use crate::log::divergence::Quantity;
 use crate::log::run::{Part, Place};
 use crate::log::story::Group;
@@ -71,9 +72,8 @@ pub fn column(line: &str, byte: usize) -> usize {
 /// The run that a file is a part of: how many files it has, and where its root cause stands.
 pub fn run(parts: &[Part], root: Option<Place>) -> Json {
     let root = root.map(|root| json!({"file": parts[root.part].name, "finding": root.finding}));
-    let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
-    let collective = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known);
-    json!({"files": parts.len(), "root_cause": root, "collective": collective.as_ref().map(collective_object)})
+    let collective = parts.first().and_then(|part| part.analysis.story.of_run.as_deref());
+    json!({"files": parts.len(), "root_cause": root, "collective": collective.map(collective_object)})
 }
 
 /// What the ranks did at the collective that timed out.
@@ -84,14 +84,27 @@ fn collective_object(collective: &Collective) -> Json {
         .map(|(call, ranks)| json!({"op": call.op, "numel_in": call.numel.map(|n| n.0), "numel_out": call.numel.map(|n| n.1), "ranks": ranks}))
         .collect();
     let behind: Vec<Json> = collective.behind.iter().map(|(rank, last)| json!({"rank": rank, "last_enqueued": last})).collect();
+    // Ranks that had come equally far stand together.
+    let mut progress: BTreeMap<(i64, Option<i64>, bool), Vec<u32>> = BTreeMap::new();
+    for one in &collective.progress {
+        progress.entry((one.enqueued, one.completed, one.waits())).or_default().push(one.rank);
+    }
+    let progress: Vec<Json> = progress
+        .into_iter()
+        .map(|((enqueued, completed, waits), ranks)| json!({"last_enqueued": enqueued, "last_completed": completed, "waits": waits, "ranks": ranks}))
+        .collect();
     json!({
+        "world_size": collective.world,
         "group": collective.group,
         "seq": collective.seq,
         "calls": calls,
         "desynchronised": collective.is_desynchronised(),
         "missing": collective.missing,
+        "absent": collective.absent,
+        "unexplained": collective.unexplained,
         "silent": collective.silent,
         "behind": behind,
+        "progress": progress,
     })
 }
 
@@ -136,10 +149,11 @@ pub fn report(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Json {
             "root_cause": story.root,
             "groups": groups,
             "onset": onset,
-            "collective": collectives::read(&analysis.findings, &[]).as_ref().map(collective_object),
+            "collective": story.collective.as_ref().map(collective_object),
             "attempts": attempts,
             "memory": story.memory.map(|m| json!({
                 "only_reserved": m.only_reserved,
+                "of_free": m.of_free,
                 "first_line": m.first_line + 1,
                 "last_line": m.last_line + 1,
                 "first": m.first,

@@ -1,8 +1,9 @@
 //! Findings as lines of JSON: written by `check --format jsonl`, read again by `story`.
 //!
 //! A line has the fields of [`objects::finding`], and what another machine needs to tell one story over many files: the
-//! operation and process group of a collective, whether the run went on, and the last step beside the root cause. Reading takes nothing on trust: a line may
-//! be cut, hostile or of another version; texts are cut to a bound, unknown fields and words are passed over.
+//! operation and process group of a collective, whether the run went on, the last step beside the root cause, and the
+//! number of ranks beside a file's first finding. Reading takes nothing on trust: a line may be cut, hostile or of another
+//! version; texts are cut to a bound, unknown fields and words are passed over.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use super::json as objects;
+use super::{json as objects, json_text};
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part, Place};
 use crate::log::story::Group;
@@ -21,7 +22,7 @@ use crate::log::{Analysis, Finding, Number, Span};
 use crate::text::Lines;
 
 /// Captures that are written and read again.
-const TEXTS: [&str; 5] = ["op", "pg", "exception", "frame", "alloc_conf"];
+const TEXTS: [&str; 6] = ["op", "pg", "pg_name", "exception", "frame", "alloc_conf"];
 /// Bytes of a text that are kept.
 const MOST_TEXT: usize = 2048;
 /// Numbers of a finding that are kept.
@@ -48,11 +49,13 @@ pub fn write(out: &mut dyn Write, file: &str, analysis: &Analysis, lines: &dyn L
         if analysis.story.group_of(index).is_some_and(|group| group.went_on) {
             object["went_on"] = true.into();
         }
+        if let (0, Some(world)) = (index, analysis.story.ranks.world) {
+            object["world_size"] = world.into();
+        }
         if let (true, Some((step, line))) = (finding.role == Role::RootCause, analysis.story.last_step) {
             object["last_step"] = json!({"step": step, "line": line + 1});
         }
-        serde_json::to_writer(&mut *out, &object)?;
-        out.write_all(b"\n")?;
+        json_text::write_line(out, &object)?;
     }
     Ok(())
 }
@@ -92,6 +95,9 @@ impl Joined {
             let whole = |name: &str| last.get(name).and_then(Json::as_u64);
             let line = whole("line").and_then(|line| usize::try_from(line).ok()?.checked_sub(1));
             self.parts[nth].analysis.story.last_step = whole("step").zip(line);
+        }
+        if let Some(world) = object.get("world_size").and_then(Json::as_u64).filter(|world| *world <= MOST_RANKS) {
+            self.parts[nth].analysis.story.ranks.world = u32::try_from(world).ok();
         }
         self.insert(nth, finding, went_on);
         Ok(())

@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use super::printable_line;
-use crate::explain::post_mortem::{self, Part};
+use crate::explain::expected::{self, Expected};
+use crate::explain::post_mortem::{self, Part, Row};
 use crate::explain::texts::{Language, fill, text};
 use crate::log::rules::Rules;
 use crate::text::floor_border;
@@ -19,11 +20,23 @@ const MOST_BYTES: usize = 600;
 ///
 /// # Errors
 /// When the output cannot be written.
-pub fn write(out: &mut dyn Write, heading: &str, parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> std::io::Result<()> {
+pub fn write(
+    out: &mut dyn Write,
+    heading: &str,
+    parts: &[Part<'_>],
+    root: Option<(usize, usize)>,
+    expected: Option<&Expected>,
+    rules: &Rules,
+) -> std::io::Result<()> {
     let language = Language::English;
     let name = crate::explain::markdown::escape(heading);
     writeln!(out, "### {}: {name}\n", text(language, "post.title"))?;
-    let rows = post_mortem::rows(parts, root, rules);
+    let mut rows = post_mortem::rows(parts, root, rules);
+    if let Some(expected) = expected {
+        let plan = Row { label: text(language, "post.plan"), items: expected::lines(expected, language) };
+        // What to do first stands last.
+        rows.insert(rows.len().saturating_sub(1), plan);
+    }
     if rows.is_empty() {
         return write_seen(out, parts);
     }
@@ -41,7 +54,7 @@ fn write_seen(out: &mut dyn Write, parts: &[Part<'_>]) -> std::io::Result<()> {
     }
     writeln!(out, "{} {}:\n", text(language, "post.no-failure"), text(language, "report.also"))?;
     for item in seen.iter().take(MOST_SEEN) {
-        writeln!(out, "- {}", crate::explain::markdown::escape_all(&printable_line(item)))?;
+        writeln!(out, "- {}", crate::explain::markdown::quoted(&printable_line(item)))?;
     }
     writeln!(out)
 }
@@ -74,7 +87,7 @@ mod tests {
             let lines = StrLines::new(text);
             let parts = [Part { name: None, rank: None, analysis: &analysis, lines: Some(&lines) }];
             let mut out = Vec::new();
-            write(&mut out, "run.log", &parts, analysis.story.root.map(|root| (0, root)), &rules).unwrap();
+            write(&mut out, "run.log", &parts, analysis.story.root.map(|root| (0, root)), None, &rules).unwrap();
             String::from_utf8(out).unwrap()
         };
         let steps: String = (1..9).map(|i| format!("step {i} loss 2.1\n")).collect();
@@ -91,7 +104,7 @@ mod tests {
         let lines = StrLines::new(text);
         let parts = [Part { name: None, rank: None, analysis: &analysis, lines: Some(&lines) }];
         let mut out = Vec::new();
-        write(&mut out, "<b>|run.log", &parts, analysis.story.root.map(|root| (0, root)), &rules).unwrap();
+        write(&mut out, "<b>|run.log", &parts, analysis.story.root.map(|root| (0, root)), None, &rules).unwrap();
         let out = String::from_utf8(out).unwrap();
         assert!(out.contains("\n````text\n2: [rank0]: RuntimeError"), "{out}");
         assert!(!out.split("````").next().unwrap().contains("<b>"), "{out}");

@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::explain;
 use crate::explain::config::pages;
+use crate::explain::texts::{Language, fill};
 use crate::files;
 use crate::log::analyze;
 use crate::log::rules::{Rules, excerpts};
@@ -42,7 +43,8 @@ fn workspace(chosen: &Option<PathBuf>) -> PathBuf {
     chosen.clone().unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// Runs `rules`; returns the exit code: 1 when a page has a mistake.
+/// Runs `rules`; returns the exit code: 1 when a page has a mistake or no rule fits the filter, 2 when there is no page to
+/// test.
 ///
 /// # Errors
 /// When standard output cannot be written.
@@ -52,26 +54,41 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     let mut out = anstream::stdout().lock();
     if args.test {
         let own: Vec<_> = rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)).collect();
+        let folder = workspace(&args.workspace).join(files::USER_RULES);
+        if own.is_empty() && problems.is_empty() {
+            let folder = super::complaint(&folder.to_string_lossy());
+            writeln!(anstream::stderr(), "trainwreck: no pages in {folder}: nothing was tested")?;
+            return Ok(2);
+        }
         problems.extend(own.iter().flat_map(|page| excerpts::check(page, &rules)));
         if problems.iter().all(|problem| problem.note) {
-            writeln!(out, "{} pages in {}: all excerpts hold", own.len(), workspace(&args.workspace).join(files::USER_RULES).display())?;
+            let folder = super::complaint(&folder.to_string_lossy());
+            writeln!(out, "{}", fill(Language::English, "rules.hold", &[("count", own.len().to_string()), ("folder", folder)]))?;
         }
     } else {
+        let mut listed = 0;
         for page in rules.pages() {
             let front = &page.front;
             let texts = [front.id.as_str(), front.title.as_str(), front.kind.as_str()];
             if texts.iter().any(|text| text.to_lowercase().contains(&wanted)) {
-                writeln!(out, "{:<28} {:<10} {:<8} {}", front.id, front.kind, front.severity, front.title)?;
+                let title = super::printable_line(&front.title);
+                writeln!(out, "{:<28} {:<10} {:<8} {title}", front.id, front.kind, front.severity)?;
+                listed += 1;
             }
         }
         for page in pages::all() {
             if [&page.id, &page.title].iter().any(|text| text.to_lowercase().contains(&wanted)) {
                 writeln!(out, "{:<28} {:<10} {:<8} {}", page.id, "config", page.severity, page.title)?;
+                listed += 1;
             }
+        }
+        if listed == 0 {
+            writeln!(anstream::stderr(), "trainwreck: no rule's id, title or kind contains `{}`", super::printable_line(&wanted))?;
+            return Ok(1);
         }
     }
     for problem in &problems {
-        writeln!(anstream::stderr(), "{problem}")?;
+        writeln!(anstream::stderr(), "{}", super::complaint(&problem.to_string()))?;
     }
     Ok(i32::from(problems.iter().any(|problem| !problem.note)))
 }
@@ -92,7 +109,7 @@ pub fn explain(args: &ExplainArgs) -> anyhow::Result<i32> {
     if let [id] = candidates.as_slice()
         && let Some(page) = explain::page_markdown(&rules, id)
     {
-        write!(anstream::stdout(), "{page}")?;
+        write!(anstream::stdout(), "{}", super::printable(&page))?;
         return Ok(0);
     }
     let mut complaint = anstream::stderr();
@@ -112,12 +129,20 @@ fn candidates(wanted: &str, rules: &Arc<Rules>) -> Vec<String> {
     if rules.page(wanted).is_some() {
         return vec![wanted.to_owned()];
     }
-    let analysis = analyze(wanted, rules);
-    if let Some(finding) = analysis.story.root.or(Some(0)).and_then(|index| analysis.findings.get(index)) {
-        return vec![finding.rule.to_string()];
+    // An exception is told by its traceback; its last line alone is what people copy.
+    let as_exception = format!("Traceback (most recent call last):\n  File \"main.py\", line 1, in <module>\n{wanted}");
+    for text in [wanted, &as_exception] {
+        let analysis = analyze(text, rules);
+        if let Some(finding) = analysis.story.root.or(Some(0)).and_then(|index| analysis.findings.get(index)) {
+            return vec![finding.rule.to_string()];
+        }
     }
     let words: Vec<String> = wanted.split([' ', '-', '_']).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
     let holds = |text: &str| !words.is_empty() && words.iter().all(|word| text.contains(word.as_str()));
     let pages = rules.pages().iter().map(|page| &page.front);
-    pages.filter(|front| holds(&format!("{} {}", front.id, front.title.to_lowercase()))).map(|front| front.id.clone()).collect()
+    let mut near: Vec<&str> =
+        pages.filter(|front| holds(&format!("{} {}", front.id, front.title.to_lowercase()))).map(|front| front.id.as_str()).collect();
+    // What is mostly meant first: the words stand in the id itself, and little else does.
+    near.sort_by_key(|id| (!holds(id), id.len()));
+    near.into_iter().map(str::to_owned).collect()
 }

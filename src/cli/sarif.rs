@@ -9,15 +9,17 @@ use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
+use super::expected;
 use super::json::column;
 use crate::explain;
+use crate::explain::expected::Expected;
 use crate::log::rules::Rules;
 use crate::log::vocabulary::{Role, Severity};
 use crate::log::{Analysis, Span};
 use crate::text::Lines;
 
-/// The results of one file: the lead of each group.
-pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Vec<Json> {
+/// The results of one file: the lead of each group. `plan` is what a memory plan expects of its root cause.
+pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines, plan: Option<&Expected>) -> Vec<Json> {
     let story = &analysis.story;
     let root = story.root.map(|root| location(file, analysis.findings[root].span, lines));
     let one = |group: &crate::log::story::Group| {
@@ -25,7 +27,7 @@ pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Vec<Json> 
         let mut out = json!({
             "ruleId": &*finding.rule,
             "level": level(finding.severity),
-            "message": {"text": explain::diagnostic_message(analysis, group.lead)},
+            "message": {"text": plain_text(&explain::diagnostic_message(analysis, group.lead))},
             "locations": [location(file, finding.span, lines)],
             "occurrenceCount": group.members.len(),
             "properties": {
@@ -36,6 +38,10 @@ pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines) -> Vec<Json> 
                 "ranks": group.ranks,
             },
         });
+        if let Some(plan) = plan.filter(|_| finding.role == Role::RootCause) {
+            out["message"]["text"] = plain_text(&expected::told_with(&explain::diagnostic_message(analysis, group.lead), plan)).into();
+            out["properties"]["plan"] = expected::json(plan);
+        }
         if let Some(root) = root.as_ref().filter(|_| matches!(finding.role, Role::Consequence | Role::Confirmation)) {
             let mut related = root.clone();
             related["message"] = json!({"text": explain::texts::text(explain::texts::Language::English, "role.root-cause")});
@@ -59,8 +65,8 @@ pub fn document(results: Vec<Json>, rules: &Rules) -> Json {
             let help = explain::page_markdown(rules, id)?;
             Some(json!({
                 "id": id,
-                "shortDescription": {"text": &*page.title},
-                "help": {"text": explain::markdown::plain(&help), "markdown": help},
+                "shortDescription": {"text": plain_text(&page.title)},
+                "help": {"text": plain_text(&explain::markdown::plain(&help)), "markdown": help},
                 "defaultConfiguration": {"level": level(page.front.severity)},
             }))
         })
@@ -79,6 +85,22 @@ pub fn document(results: Vec<Json>, rules: &Rules) -> Json {
             "results": results,
         }],
     })
+}
+
+/// The text of a message: braces would be placeholders (3.11.5), brackets the text of a link (3.11.6).
+fn plain_text(text: &str) -> String {
+    let has_link = text.contains("](");
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '{' | '}' => out.push(c),
+            // Not every viewer takes the escapes away again.
+            '[' | ']' if has_link => out.push('\\'),
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
 }
 
 fn level(severity: Severity) -> &'static str {
@@ -116,4 +138,15 @@ fn uri(file: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_holds_neither_links_nor_placeholders() {
+        assert_eq!(plain_text("[rank0]: {a}"), "[rank0]: {{a}}");
+        assert_eq!(plain_text("a [x](https://y) {0} {{"), "a \\[x\\](https://y) {{0}} {{{{");
+    }
 }

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 
-use super::check::Level;
 use super::jsonl::Joined;
 use super::report::run_name;
-use super::{json, markdown, post_mortem, printable_line};
+use super::shared::Output;
+use super::{complaint, json, json_text, markdown, post_mortem, printable_line};
 use crate::explain::post_mortem as words;
 use crate::explain::texts::{Language, fill, text};
 use crate::files;
@@ -34,21 +34,16 @@ pub struct StoryArgs {
     /// Output of `check --format jsonl`, of any number of files; `-` reads standard input
     #[arg(required = true)]
     pub inputs: Vec<PathBuf>,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Findings from this severity on make the exit code 1
-    #[arg(long, value_enum, default_value_t = Level::Warning)]
-    pub level: Level,
-    /// Folder whose .trainwreck/rules are loaded; the current one by default
-    #[arg(long, value_name = "DIR")]
-    pub workspace: Option<PathBuf>,
+    /// Format, level and workspace
+    #[command(flatten)]
+    pub output: Output<Format>,
 }
 
 /// Output formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people
+    #[default]
     Text,
     /// One object per run, as an array
     Json,
@@ -70,7 +65,7 @@ struct Trouble {
 /// # Errors
 /// When standard output cannot be written, other than a closed pipe.
 pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
-    let workspace = args.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
+    let workspace = args.output.workspace();
     let (rules, problems) = files::load_rules(&[workspace]);
     for problem in &problems {
         say(&format!("{problem} (this rule page is left out)"));
@@ -89,10 +84,12 @@ pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
             say(&format!("{name}: cannot be read: {e}"));
         }
     }
-    let only_trouble = trouble.failed || (joined.findings == 0 && trouble.malformed > 0);
+    if joined.findings == 0 && trouble.malformed > 0 {
+        return Ok(2);
+    }
     let mut out = std::io::BufWriter::new(anstream::stdout());
     match write(args, joined, trouble.malformed, &rules, &mut out).and_then(|found| out.flush().map(|()| found)) {
-        Ok(_) if only_trouble => Ok(2),
+        Ok(_) if trouble.failed => Ok(2),
         Ok(found) => Ok(i32::from(found)),
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(0),
         Err(e) => Err(anyhow::Error::new(e).context("writing the story")),
@@ -100,13 +97,14 @@ pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
 }
 
 fn say(message: &str) {
-    let _ = writeln!(anstream::stderr(), "trainwreck: {}", printable_line(message));
+    let _ = writeln!(anstream::stderr(), "trainwreck: {}", complaint(message));
 }
 
 /// Reads one input, line by line.
 fn read(input: &mut dyn BufRead, name: &str, rules: &Rules, joined: &mut Joined, trouble: &mut Trouble) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     let mut bad = 0;
+    let found_before = joined.findings;
     for number in 1usize.. {
         buffer.clear();
         let length = (&mut *input).take(MOST_LINE).read_until(b'\n', &mut buffer)?;
@@ -131,7 +129,11 @@ fn read(input: &mut dyn BufRead, name: &str, rules: &Rules, joined: &mut Joined,
         }
     }
     if bad > MOST_REPORTED {
-        say(&format!("{name}: {} more lines are no findings", bad - MOST_REPORTED));
+        let values = [("name", name.to_owned()), ("count", (bad - MOST_REPORTED).to_string())];
+        say(&fill(Language::English, "story.more-malformed", &values));
+    }
+    if bad > 0 && joined.findings == found_before {
+        say(&format!("{name}: no line is a finding of `trainwreck check --format jsonl`; `trainwreck check` reads logs"));
     }
     trouble.malformed += bad;
     Ok(())
@@ -155,14 +157,14 @@ fn write(args: &StoryArgs, joined: Joined, malformed: usize, rules: &Rules, out:
     let mut objects = Vec::new();
     for parts in by_attempt(joined.parts) {
         let (parts, root) = Joined::join(parts);
-        found |= parts.iter().flat_map(|part| &part.analysis.findings).any(|f| args.level.reached_by(f.severity));
+        found |= parts.iter().flat_map(|part| &part.analysis.findings).any(|f| args.output.level.reached_by(f.severity));
         let views: Vec<words::Part<'_>> = parts
             .iter()
             .map(|part| words::Part { name: Some(&part.name), rank: part.rank, analysis: &part.analysis, lines: None })
             .collect();
         let place = root.map(|root| (root.part, root.finding));
         let name = heading(&parts);
-        match args.format {
+        match args.output.format {
             Format::Text => {
                 let values = [("files", parts.len().to_string()), ("name", printable_line(&name))];
                 writeln!(out, "{}\n", fill(language, "report.run", &values))?;
@@ -170,15 +172,12 @@ fn write(args: &StoryArgs, joined: Joined, malformed: usize, rules: &Rules, out:
                 writeln!(out)?;
             }
             Format::Json => objects.push(object(&parts, root, malformed)),
-            Format::Markdown => markdown::write(out, &name, &views, place, rules)?,
+            Format::Markdown => markdown::write(out, &name, &views, place, None, rules)?,
         }
     }
-    match args.format {
+    match args.output.format {
         Format::Text if joined.findings == 0 => writeln!(out, "{}", text(language, "post.nothing"))?,
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &objects)?;
-            out.write_all(b"\n")?;
-        }
+        Format::Json => json_text::write_pretty(out, &objects)?,
         Format::Text | Format::Markdown => {}
     }
     Ok(found)

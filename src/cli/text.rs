@@ -13,7 +13,7 @@ use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
 use crate::log::story::precedes_root;
 use crate::log::verdict::Verdict;
-use crate::log::vocabulary::{Kind, Role, Severity};
+use crate::log::vocabulary::{Cause, Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::{Lines, floor_border};
 
@@ -75,8 +75,10 @@ pub fn write(out: &mut dyn Write, page: &Page<'_>, all: bool, summary: &mut Summ
         let belongs = |i: usize| matches!(analysis.findings[i].role, Role::Consequence | Role::Confirmation);
         page.list(out, "report.before", |i| belongs(i) && precedes_root(analysis, i))?;
         page.list(out, "report.followed", |i| belongs(i) && !precedes_root(analysis, i))?;
-        // A repeat that leads a group ended an earlier attempt.
-        page.list(out, "report.also", |i| matches!(analysis.findings[i].role, Role::Context | Role::Repeat))?;
+        // A repeat that leads a group ended an earlier attempt. The growth before the root cause stands in the post-mortem.
+        let is_told = |f: &Finding| analysis.story.memory.is_some() && f.kind == Kind::Leak && f.cause == Cause::MemoryGrowth;
+        let is_beside = |f: &Finding| matches!(f.role, Role::Context | Role::Repeat) && !is_told(f);
+        page.list(out, "report.also", |i| is_beside(&analysis.findings[i]))?;
     } else {
         let is_loud = |i: usize| analysis.findings[i].severity != Severity::Info;
         let loud: Vec<usize> = page.leads(is_loud).collect();
@@ -107,7 +109,7 @@ pub(super) fn write_run(
     out: &mut dyn Write,
     parts: &[post_mortem_words::Part<'_>],
     heading: &str,
-    root: &Root,
+    root: &Root<'_>,
     rules: &Rules,
     all: bool,
     summary: &mut Summary,
@@ -124,7 +126,7 @@ pub(super) fn write_run(
     for (nth, part) in order {
         let Some(lines) = part.lines else { continue };
         let name = printable_line(part.name.unwrap_or_default());
-        let expected = root.expected.as_ref().filter(|_| root.place.is_some_and(|place| place.0 == nth));
+        let expected = root.expected.filter(|_| root.place.is_some_and(|place| place.0 == nth));
         let page = Page { name: &name, analysis: part.analysis, lines, rules, expected };
         if all {
             root_first(part.analysis).try_for_each(|index| page.event(out, index, true))?;
@@ -143,11 +145,11 @@ fn root_first(analysis: &Analysis) -> impl Iterator<Item = usize> {
 }
 
 /// The root cause of a run over several files.
-pub(super) struct Root {
+pub(super) struct Root<'a> {
     /// File and finding.
     pub place: Option<(usize, usize)>,
     /// What a memory plan expects of it.
-    pub expected: Option<Expected>,
+    pub expected: Option<&'a Expected>,
 }
 
 /// What the report of a file is made of.
@@ -190,7 +192,7 @@ impl Page<'_> {
         writeln!(out, "{}:", text(LANGUAGE, heading))?;
         for &index in leads.iter().take(MOST_EVENTS) {
             let finding = &self.analysis.findings[index];
-            writeln!(out, "  {}:{}  {}", self.name, finding.span.line + 1, one_line(&explain::diagnostic_message(self.analysis, index)))?;
+            writeln!(out, "  {}:{}  {}", self.name, finding.span.line + 1, one_line(&explain::headline(self.analysis, index)))?;
         }
         Ok(())
     }
@@ -205,7 +207,8 @@ impl Page<'_> {
             Severity::Warning => Level::WARNING,
             Severity::Info => Level::INFO,
         };
-        let title = one_line(&explain::diagnostic_message(self.analysis, index));
+        // The post-mortem below compares the ranks.
+        let title = one_line(&explain::headline(self.analysis, index));
         let label = explain::hint(self.analysis, index).unwrap_or_else(|| text(LANGUAGE, role_key(finding.role)).to_owned());
         let answer = printable(&explain::answer_plain(finding, self.rules));
         let remedies = self.remedies(finding, with_remedies);
@@ -283,7 +286,7 @@ fn account(finding: &Finding) -> Option<String> {
         .iter()
         .map(|row| format!("{:width$}  {:>12}  {}", row.label, crate::log::units::binary(row.bytes), row.bar).trim_end().to_owned())
         .collect();
-    Some(format!("{}\n{}", text(LANGUAGE, "table.head"), lines.join("\n")))
+    Some(format!("{}\n{}", device_oom::head(oom, LANGUAGE), lines.join("\n")))
 }
 
 /// A part of the line around the message, without control characters, and where the message stands in it.

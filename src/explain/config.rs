@@ -1,11 +1,13 @@
 //! What an editor says about a model's config: hints at its keys, a lens over it, words for each key, marks.
 //!
 //! Everything is drawn from one [`View`] of a text. A text that is no JSON, or JSON of another kind, has none. Places
-//! are byte ranges of that text. Limit: a text above [`MOST_BYTES`] is not looked at.
+//! are byte ranges of that text. Limit: a text above [`MOST_BYTES`] is not looked at, unless it is an index of
+//! weights or the history of a run.
 
 pub mod budget;
 pub mod completion;
 mod contribution;
+mod duplicates;
 mod fits;
 mod hints;
 mod hover;
@@ -13,6 +15,7 @@ pub mod keys;
 pub mod kin;
 mod marks;
 pub mod pages;
+mod terms;
 
 use std::ops::Range;
 
@@ -26,6 +29,7 @@ use crate::model::documents::{self, Document};
 use crate::model::json::{self, Node};
 use crate::model::kv_cache::{self, Engine};
 use crate::model::{self, Model};
+use crate::text::floor_border;
 
 pub use budget::Choice;
 pub use hints::{Hint, MOST_CHARACTERS};
@@ -35,6 +39,10 @@ pub use marks::Mark;
 
 /// Longer texts are no configs that anybody edits, and reading them at every keystroke would cost too much.
 pub const MOST_BYTES: usize = 2 << 20;
+/// An index of weights or the history of a run is longer.
+const MOST_LISTING: usize = 32 << 20;
+/// How much of the beginning of a long text is searched for the key of such a list, in bytes.
+pub const HEAD_BYTES: usize = 64 << 10;
 /// The context for which a cache is named over a file.
 const USUAL_CONTEXT: u64 = 8192;
 /// Bytes of an element of the cache: engines keep it in 16 bits.
@@ -65,9 +73,15 @@ pub struct View {
     model: Result<Model, ConfigError>,
 }
 
+/// Whether a text of so many bytes is too long to be looked at, by its first [`HEAD_BYTES`].
+pub fn is_too_long(bytes: usize, head: &str) -> bool {
+    let lists = || ["\"weight_map\"", "\"log_history\""].iter().any(|key| head.contains(key));
+    bytes > MOST_BYTES && (bytes > MOST_LISTING || !lists())
+}
+
 /// Reads a text.
 pub fn read(text: &str) -> Outcome {
-    if text.len() > MOST_BYTES {
+    if is_too_long(text.len(), &text[..floor_border(text, HEAD_BYTES.min(text.len()))]) {
         return Outcome::Other;
     }
     let Ok(root) = json::parse(text) else {
@@ -107,7 +121,12 @@ impl View {
 
     /// What a key means here, for the key or value at a byte of the text.
     pub fn hover(&self, at: usize) -> Option<KeyText> {
-        hover::at(self, at)
+        self.hover_for(&Choice::default(), at)
+    }
+
+    /// The same with the plans of a task that was chosen.
+    pub fn hover_for(&self, choice: &Choice, at: usize) -> Option<KeyText> {
+        hover::at(self, choice, at)
     }
 
     /// What is wrong, also beside the index of weights and a card of so many bytes.
@@ -221,5 +240,14 @@ mod tests {
         assert_eq!(read("{\"name\": \"left-pad\"}"), Outcome::Other);
         assert_eq!(read("[1, 2"), Outcome::Broken);
         assert_eq!(read(&format!("{{\"a\": \"{}\"}}", "x".repeat(MOST_BYTES))), Outcome::Other);
+    }
+
+    #[test]
+    fn an_index_of_a_large_model_is_read() {
+        let tensors: Vec<String> = (0..30_000)
+            .map(|i| format!("\"model.layers.{i}.mlp.experts.255.down_proj.weight\": \"model-00001-of-00163.safetensors\""))
+            .collect();
+        let text = format!("{{\"metadata\": {{\"total_size\": 688586727753}}, \"weight_map\": {{{}}}}}", tensors.join(", "));
+        assert!(text.len() > MOST_BYTES && matches!(read(&text), Outcome::Kin(_)));
     }
 }

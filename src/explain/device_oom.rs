@@ -77,6 +77,7 @@ pub fn hint(oom: &DeviceOom, language: Language) -> String {
 
 /// What the placeholders of the texts stand for.
 fn values(oom: &DeviceOom) -> Vec<(&'static str, String)> {
+    let device = oom.device.as_deref().unwrap_or("CUDA");
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), binary);
     let share = oom.tried.zip(oom.total).map_or_else(|| "?".to_owned(), |(tried, total)| percent(tried, total));
     vec![
@@ -93,7 +94,27 @@ fn values(oom: &DeviceOom) -> Vec<(&'static str, String)> {
         ("own", size(oom.reserved.map(|reserved| reserved + oom.non_pytorch.unwrap_or(0)))),
         ("used", size(oom.total.zip(oom.free).map(|(total, free)| total.saturating_sub(free)))),
         ("share", share),
+        ("device", device.to_owned()),
+        ("collectives", collectives(device).to_owned()),
+        ("card", if ["NPU", "MLU", "HPU"].contains(&device) { device } else { "GPU" }.to_owned()),
     ]
+}
+
+/// The library that joins cards of this sort.
+fn collectives(device: &str) -> &'static str {
+    match device {
+        "HIP" => "RCCL",
+        "XPU" => "oneCCL",
+        "NPU" | "HPU" => "HCCL",
+        "MUSA" => "MCCL",
+        "MLU" => "CNCL",
+        _ => "NCCL",
+    }
+}
+
+/// What stands over the account of the card.
+pub fn head(oom: &DeviceOom, language: Language) -> String {
+    fill(language, "table.head", &values(oom))
 }
 
 /// A share in whole percent.
@@ -122,7 +143,8 @@ pub fn rows(oom: &DeviceOom, language: Language) -> Option<Vec<Row>> {
         None => rows.push(("table.others-context", rest)),
     }
     rows.push(("table.free", free));
-    let row = |(key, bytes): (&str, u64)| Row { label: text(language, key).to_owned(), bytes, bar: bar(bytes, total) };
+    let values = values(oom);
+    let row = |(key, bytes): (&str, u64)| Row { label: fill(language, key, &values), bytes, bar: bar(bytes, total) };
     let mut out: Vec<Row> = rows.into_iter().map(row).collect();
     out.push(row(("table.total", total)));
     Some(out)
@@ -137,7 +159,7 @@ fn bar(bytes: u64, total: u64) -> String {
 pub fn table(oom: &DeviceOom, language: Language) -> Option<String> {
     let rows = rows(oom, language)?;
     let total = oom.total?;
-    let mut out = format!("| {} | | | |\n|:--|--:|--:|:--|\n", text(language, "table.head"));
+    let mut out = format!("| {} | | | |\n|:--|--:|--:|:--|\n", head(oom, language));
     for row in &rows {
         out.push_str(&format!("| {} | {} | {} | {} |\n", row.label, binary(row.bytes), percent(row.bytes, total), row.bar));
     }
@@ -179,6 +201,13 @@ mod tests {
         let rows = rows(&oom, Language::English).unwrap();
         let (total, parts) = rows.split_last().unwrap();
         assert_eq!(parts.iter().map(|row| row.bytes).sum::<u64>(), total.bytes);
+        assert_eq!(parts[2].label, "this process: CUDA context, NCCL, libraries");
+        let on = |device: &str| DeviceOom { device: Some(device.to_owned()), ..oom.clone() };
+        assert_eq!(super::rows(&on("HIP"), Language::English).unwrap()[2].label, "this process: HIP context, RCCL, libraries");
+        assert_eq!(
+            (head(&on("HIP"), Language::English), head(&on("NPU"), Language::English)),
+            ("on this GPU".to_owned(), "on this NPU".to_owned())
+        );
         assert_eq!(
             verdict(&oom, Language::English)[0],
             "Fragmentation: 6.42 GiB is reserved by PyTorch and unused, more than the 2.00 GiB asked for, but no free block is large enough."

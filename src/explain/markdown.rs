@@ -1,44 +1,13 @@
-//! Markdown and plain text: escaping what a log says, picking the parts of a page's prose that fit.
+//! Markdown and plain text: picking the parts of a page's prose that fit, with the values of a finding.
 
 use super::conditions::{self, Wanted};
+pub use super::escape::{code, escape, escape_all, quoted};
 use crate::log::Finding;
 use crate::log::marks::BATCH;
 use crate::log::vocabulary::Cause;
 
-/// Characters of a log's text that a hover shows at most, between words.
-const MOST_ESCAPED: usize = 400;
-
 /// Bytes of a text that stands in a page's prose.
 const MOST_PLAIN: usize = 120;
-
-/// Text of a log as inline code: nothing in it can become Markdown, HTML or a link.
-pub fn code(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c == '`' || c.is_control() { ' ' } else { c }).take(200).collect();
-    let clean = clean.trim();
-    if clean.is_empty() { "` `".to_owned() } else { format!("`{clean}`") }
-}
-
-/// Text of a log between Markdown words; a long one is cut.
-pub fn escape(text: &str) -> String {
-    let end = text.char_indices().nth(MOST_ESCAPED).map_or(text.len(), |(at, _)| at);
-    escape_all(&text[..end])
-}
-
-/// Text of a log between Markdown words, whole.
-pub fn escape_all(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            out.push(' ');
-            continue;
-        }
-        if matches!(c, '\\' | '`' | '*' | '_' | '{' | '}' | '[' | ']' | '<' | '>' | '(' | ')' | '#' | '|' | '!' | '~' | '&') {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out
-}
 
 /// Markdown for a terminal: without emphasis; commands keep their quotes.
 pub fn plain(markdown: &str) -> String {
@@ -119,7 +88,9 @@ const EXAMPLE_BATCH: [&str; 4] = ["8", "4", "4", "8"];
 
 /// Prose with the placeholders that the finding knows filled in.
 pub fn values(text: &str, finding: &Finding) -> String {
-    let mut out = match finding.text("alloc_conf") {
+    // A page of a workspace may capture anything under this name.
+    let is_variable = |name: &&str| name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+    let mut out = match finding.text("alloc_conf").filter(is_variable) {
         Some(name) => text.replace("{alloc_conf}", name),
         None => text.to_owned(),
     };
@@ -190,11 +161,5 @@ mod tests {
     fn placeholders_are_told_from_code() {
         assert!(has_placeholder("set `--max-model-len {largest_model_len}`"));
         assert!(!has_placeholder(r#"`--limit-mm-per-prompt '{"image": 1}'`, `${x`, {}"#));
-    }
-
-    #[test]
-    fn log_text_cannot_become_markdown() {
-        assert_eq!(code("a`b\n[x](command:y)"), "`a b [x](command:y)`");
-        assert_eq!(escape("<img>[x](y)"), "\\<img\\>\\[x\\]\\(y\\)");
     }
 }

@@ -6,8 +6,10 @@ mod attempts;
 mod conditions;
 pub mod config;
 pub mod device_oom;
+mod escape;
 pub mod expected;
 pub mod markdown;
+mod message;
 mod moment;
 mod numbers;
 mod page;
@@ -18,7 +20,6 @@ mod sentences;
 pub mod texts;
 mod waits;
 
-use crate::log::collectives::{self, Collective};
 use crate::log::finding::{Finding, Span};
 use crate::log::marks::LEAK;
 use crate::log::rules::{Page, Rules};
@@ -26,6 +27,7 @@ use crate::log::units;
 use crate::log::verdict::{TensorShape, Verdict};
 use crate::log::vocabulary::{Cause, Confidence, Kind, Role};
 use crate::log::{Analysis, story};
+pub use message::{diagnostic_message, divergence_message, headline};
 use numbers::{decimal, number_hover};
 pub use page::page_markdown;
 use texts::{Language, fill, text};
@@ -34,9 +36,6 @@ use texts::{Language, fill, text};
 const SMALL_TENSOR: u64 = 1 << 30;
 /// Ranks written out one by one; more are written as ranges anyway.
 const MOST_RANGES: usize = 12;
-
-/// Ranks that must report a timeout before the silence of another one says something.
-const LEAST_REPORTERS: usize = 3;
 /// Bytes of a line that are underlined at most.
 const MOST_MARKED: usize = 120;
 
@@ -75,8 +74,7 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addit
     let finding = &analysis.findings[index];
     // A table has no diagnostic beside it, so its readings stand in the hover.
     let table = finding.kind == Kind::Report && page.front.block.is_some();
-    let absent = collective_of(analysis, finding).and_then(|all| waits::absent(finding, &all, language));
-    let first = match absent {
+    let first = match waits::absent(analysis, finding, language) {
         Some(absent) => format!("{}.", markdown::escape(&absent)),
         None if table => markdown::escape(&finding.message),
         None => answer(finding, page, language),
@@ -110,11 +108,6 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addit
     parts.push(fill(language, "section.more", &[("rule", finding.rule.to_string())]));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
-}
-
-/// The collective that most ranks waited in, for a finding that names the one it was in.
-fn collective_of(analysis: &Analysis, finding: &Finding) -> Option<Collective> {
-    (finding.kind == Kind::Nccl && finding.text("op").is_some()).then(|| collectives::read(&analysis.findings, &[])).flatten()
 }
 
 /// The answer in one sentence: a leak that led to it, else what its own line says.
@@ -205,100 +198,6 @@ pub fn mark(finding: &Finding, line: &str) -> Span {
     Span { end_line: span.line, end: end.max(span.start), ..span }
 }
 
-/// The text of a diagnostic: the facts first, because some editors show nothing else; then its place in the story.
-pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
-    let language = Language::English;
-    let finding = &analysis.findings[index];
-    let mut out = finding.message.clone();
-    if let Some(why) = memory_hint(finding, language) {
-        // The cause stands near the front: lists cut a message at its end.
-        let at = out.find(": ").filter(|&at| at < 60).unwrap_or(out.len());
-        out.insert_str(at, &format!(" ({why})"));
-    }
-    let collective = collective_of(analysis, finding);
-    let absent = collective.as_ref().and_then(|all| waits::absent(finding, all, language));
-    let told = absent.is_some();
-    out = absent.unwrap_or(out);
-    let Some(group) = analysis.story.group_of(index) else { return out };
-    if index == group.lead && group.members.len() > 1 && !told {
-        let key = match group.ranks.len() {
-            2.. => "story.more-ranks",
-            _ if story::is_told_at_once(analysis, group) => "story.more-lines",
-            _ => "story.more",
-        };
-        out.push_str(&format!(
-            " · {}",
-            fill(language, key, &[("count", group.members.len().to_string()), ("ranks", ranges(&group.ranks))])
-        ));
-    }
-    if index == group.lead
-        && group.ranks.len() > 1
-        && let Some(calls) = collective.and_then(|all| sentences::different_calls(&all, language))
-    {
-        out.push_str(&format!(" · {}", fill(language, "collective.different", &[("calls", calls)])));
-    }
-    if index == group.lead && !matches!(finding.kind, Kind::Leak | Kind::Report) {
-        out.extend(place::onward_hint(analysis, group, language).map(|onward| format!(" · {onward}")));
-    }
-    let silent = silent_ranks(finding, &group.ranks);
-    if index == group.lead && !silent.is_empty() && !told {
-        out.push_str(&format!(" · {}", fill(language, "story.silent", &[("ranks", ranges(&silent))])));
-    }
-    if let Some(root) = &analysis.story.elsewhere
-        && !group.went_on
-        && matches!(finding.role, Role::Consequence | Role::Confirmation)
-    {
-        let values = [("file", root.file.clone()), ("line", (root.line + 1).to_string())];
-        out.push_str(&format!(" · {}", fill(language, "story.follows-file", &values)));
-    }
-    if let Some(root) = analysis.story.root.filter(|root| !group.members.contains(root) && !group.went_on) {
-        if matches!(finding.role, Role::Consequence | Role::Confirmation) {
-            let key = if story::precedes_root(analysis, index) { "story.belongs" } else { "story.follows" };
-            let line = (analysis.findings[root].span.line + 1).to_string();
-            out.push_str(&format!(" · {}", fill(language, key, &[("line", line)])));
-        }
-    }
-    out
-}
-
-/// What is said on the line from which a run diverged.
-pub fn divergence_message(analysis: &Analysis) -> Option<String> {
-    let language = Language::English;
-    let onset = analysis.story.onset?;
-    let divergence = onset.divergence?;
-    let line = |line: usize| (line + 1).to_string();
-    let here = fill(language, "post.line", &[("line", line(divergence.line))]);
-    let what = sentences::divergence_sentence(&divergence, &here, language);
-    Some(fill(language, "story.diverging", &[("what", what), ("line", line(analysis.findings[onset.finding].span.line))]))
-}
-
-/// Why memory ran out, in a few words.
-fn memory_hint(finding: &Finding, language: Language) -> Option<String> {
-    match (finding.text(LEAK), &finding.verdict) {
-        (Some(last), _) => Some(fill(language, "hint.leak", &[("last", last.to_owned())])),
-        (None, Some(Verdict::DeviceOom(oom))) => Some(device_oom::hint(oom, language)),
-        _ => None,
-    }
-}
-
-/// Is a card called full although no number of the message says what it held?
-fn claims_too_much(finding: &Finding) -> bool {
-    let says = ["free", "allocated", "used", "reserved", "total"].iter().any(|name| finding.bytes(name).is_some());
-    finding.kind == Kind::Oom && finding.cause == Cause::DeviceFull && !says
-}
-
-/// Ranks below the highest one that did not report a timeout which the others did: the first place to look.
-fn silent_ranks(finding: &Finding, ranks: &[u32]) -> Vec<u32> {
-    let (true, Some(&last)) =
-        (finding.kind == Kind::Nccl && finding.cause == Cause::Timeout && ranks.len() >= LEAST_REPORTERS, ranks.last())
-    else {
-        return Vec::new();
-    };
-    let silent: Vec<u32> = (0..last).filter(|rank| ranks.binary_search(rank).is_err()).collect();
-    // Many gaps are ranks of other nodes, not suspects.
-    if silent.len() * 2 < ranks.len() { silent } else { Vec::new() }
-}
-
 /// The verdict in a few words for the end of a root-cause line; nothing for other findings.
 pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
     let language = Language::English;
@@ -307,11 +206,10 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
         return None;
     }
     let waited = || {
-        let collective = collectives::read(&analysis.findings, &[])?;
-        let missing = collective.missing_for(finding)?;
-        (missing.len() <= MOST_RANGES).then(|| fill(language, "hint.missing", &[("ranks", sentences::named(missing, language))]))
+        let missing = analysis.story.waited_in()?.missing_for(finding)?;
+        (missing.len() <= MOST_RANGES).then(|| fill(language, "hint.missing", &[("ranks", sentences::named(missing, false, language))]))
     };
-    let what = match memory_hint(finding, language).or_else(waited) {
+    let what = match message::memory_hint(finding, language).or_else(waited) {
         Some(what) => what,
         None => {
             let cause = match claims_too_much(finding) {
@@ -327,6 +225,12 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
     let sure = finding.confidence == Confidence::High || finding.cause == Cause::Unknown;
     let what = if sure { what } else { fill(language, "hint.likely", &[("what", what)]) };
     Some(fill(language, "hint.root", &[("what", what)]))
+}
+
+/// Is a card called full although no number of the message says what it held?
+fn claims_too_much(finding: &Finding) -> bool {
+    let says = ["free", "allocated", "used", "reserved", "total"].iter().any(|name| finding.bytes(name).is_some());
+    finding.kind == Kind::Oom && finding.cause == Cause::DeviceFull && !says
 }
 
 /// The first remedies that fit a finding, in plain text, for a terminal.

@@ -1,17 +1,16 @@
 //! The place of a finding in the story, in words: what it explains or follows from, how often it came, what became of it.
 
-use super::sentences::{collective_sentences, divergence_sentence, growth_sentence};
+use super::sentences::{collective_sentences, divergence_sentence, growth_sentence, progress_sentence};
 use super::texts::{Language, fill, text};
 use super::{attempts, markdown, ranges};
 use crate::log::Analysis;
-use crate::log::collectives;
 use crate::log::run::Elsewhere;
 use crate::log::story::{Group, precedes_root};
 use crate::log::vocabulary::{Kind, Outcome, Role};
 
 /// Where the root cause stands that another file of the run has. The file's name is for a hover: escaped.
 fn elsewhere(root: &Elsewhere, language: Language) -> String {
-    let values = [("file", markdown::escape(&root.file)), ("line", (root.line + 1).to_string()), ("title", root.title.to_string())];
+    let values = [("file", markdown::escape(&root.file)), ("line", (root.line + 1).to_string()), ("title", markdown::escape(&root.title))];
     fill(language, "story.consequence-file", &values)
 }
 
@@ -71,7 +70,7 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
             }
             (Role::Consequence | Role::Confirmation | Role::Repeat, Some(root)) if !group.members.contains(&root) => {
                 let key = if precedes_root(analysis, index) { "story.precedes" } else { "story.consequence" };
-                out.push(fill(language, key, &[("line", line(root)), ("title", analysis.findings[root].title.to_string())]));
+                out.push(fill(language, key, &[("line", line(root)), ("title", markdown::escape(&analysis.findings[root].title))]));
             }
             (Role::Consequence | Role::Confirmation, None) if story.elsewhere.is_some() => {
                 out.extend(story.elsewhere.as_ref().map(|root| elsewhere(root, language)));
@@ -91,12 +90,14 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
     if !key.is_empty() {
         out.push(fill(language, key, &[("line", line(group.lead)), ("count", count), ("ranks", ranks)]));
     }
+    out.extend(progress_sentence(finding, language));
     if finding.kind == Kind::Nccl
-        && finding.number("seq").is_some()
-        && let Some(collective) = collectives::read(&analysis.findings, &[])
+        && (finding.number("seq").is_some() || finding.number("last_enqueued").is_some())
+        && let Some(collective) = story.waited_in()
     {
         let told = collective.missing_for(finding).is_some();
-        out.extend(collective_sentences(&collective, told, language));
+        // They name operations as the log does.
+        out.extend(collective_sentences(collective, told, language).iter().map(|said| markdown::quoted(said)));
     }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {

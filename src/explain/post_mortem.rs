@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use super::escape::longest_run;
 use super::sentences;
 use super::texts::{Language, fill, text};
-use super::{diagnostic_message, markdown, moment, ranges, waits};
-use crate::log::collectives::{self, Collective};
+use super::{diagnostic_message, headline, markdown, moment, ranges};
+use crate::log::clock;
 use crate::log::progress;
 use crate::log::rules::Rules;
 use crate::log::story::{Group, is_told_at_once, precedes_root};
-use crate::log::vocabulary::{Kind, Outcome, Role, Severity};
+use crate::log::vocabulary::{Cause, Kind, Outcome, Role, Severity};
 use crate::log::{Analysis, Finding};
 use crate::text::Lines;
 
@@ -53,8 +54,6 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     let language = Language::English;
     let row = |key: &str, items: Vec<String>| Row { label: text(language, key), items };
     let followers = followers(parts, root, false);
-    let known: Vec<u32> = parts.iter().filter_map(|part| part.rank).collect();
-    let collective = collectives::read(parts.iter().flat_map(|part| &part.analysis.findings), &known);
     let mut out = Vec::new();
     match root {
         Some((part, index)) => {
@@ -66,7 +65,7 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
             };
             out.push(row(when, vec![moment(part, index, language)]));
             let same = same_elsewhere(parts, finding, language).map(|same| format!(" · {same}")).unwrap_or_default();
-            out.push(row("post.cause", vec![format!("{}{same}", cause(part, index, collective.as_ref(), language))]));
+            out.push(row("post.cause", vec![format!("{}{same}", cause(part, index, language))]));
             if let Some(frame) = finding.text("frame") {
                 out.push(row("post.frame", vec![frame.to_owned()]));
             }
@@ -77,7 +76,8 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     if !followers.is_empty() {
         out.push(row("post.followed", followers));
     }
-    if let Some(collective) = &collective {
+    // It is the same in all of them.
+    if let Some(collective) = parts.first().and_then(|part| part.analysis.story.waited_in()) {
         let told = root.is_some_and(|(part, index)| collective.missing_for(&parts[part].analysis.findings[index]).is_some());
         let ranks = sentences::collective_sentences(collective, told, language);
         if !ranks.is_empty() {
@@ -143,10 +143,14 @@ fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
     }
     let (line, end) = (finding.span.line, finding.span.end_line);
     let above = || finding.time.clone().or_else(|| moment::time_above(part.lines?, line));
-    let time = above().map(|time| moment::readable(&time)).or_else(|| {
+    let shown = |time: String| match clock::is_uptime(&time) {
+        true => fill(language, "post.uptime", &[("seconds", time)]),
+        false => moment::readable(&time),
+    };
+    let time = above().map(shown).or_else(|| {
         // What is printed below may have waited for this.
         let (time, at) = moment::time_below(part.lines?, end)?;
-        Some(fill(language, "post.before-time", &[("time", moment::readable(&time)), ("place", place(part, at))]))
+        Some(fill(language, "post.before-time", &[("time", shown(time)), ("place", place(part, at))]))
     });
     let last_step = match part.lines {
         Some(lines) => moment::step_at(lines, line).or_else(|| part.analysis.story.last_step.filter(|(_, at)| *at > end)),
@@ -170,11 +174,10 @@ fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
     }
 }
 
-/// What and where. `collective` is what the ranks of all files waited in.
-fn cause(part: &Part<'_>, index: usize, collective: Option<&Collective>, language: Language) -> String {
+/// What and where.
+fn cause(part: &Part<'_>, index: usize, language: Language) -> String {
     let finding = &part.analysis.findings[index];
-    let absent = collective.and_then(|all| waits::absent(finding, all, language));
-    let mut out = absent.unwrap_or_else(|| diagnostic_message(part.analysis, index));
+    let mut out = headline(part.analysis, index);
     if let Some(rank) = finding.rank.filter(|_| !names_rank(&out)) {
         out.push_str(&format!(" · {}", fill(language, "post.rank", &[("rank", rank.to_string())])));
     }
@@ -264,10 +267,8 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>, before: bool) -> 
             fill(language, key, &values)
         })
         .collect();
-    match left {
-        0 => {}
-        1 => out.push(text(language, "post.one-more").to_owned()),
-        _ => out.push(fill(language, "post.more", &[("count", left.to_string())])),
+    if left > 0 {
+        out.push(fill(language, "post.more", &[("count", left.to_string())]));
     }
     out
 }
@@ -277,7 +278,9 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
     let analysis = part.analysis;
     let line = analysis.findings[root].span.line;
     let mut out: Vec<String> = super::attempts::of_root(analysis, root, language).into_iter().collect();
-    if let Some((loss, step, at)) = part.lines.and_then(|lines| last_finite_loss(lines, line)) {
+    // Of memory that grows the loss says nothing.
+    let lines = part.lines.filter(|_| analysis.findings[root].kind != Kind::Leak);
+    if let Some((loss, step, at)) = lines.and_then(|lines| last_finite_loss(lines, line)) {
         let values =
             [("loss", loss.to_string()), ("step", step.map_or_else(String::new, |step| step.to_string())), ("place", place(part, at))];
         out.push(fill(language, if step.is_some() { "post.loss" } else { "post.loss-only" }, &values));
@@ -296,11 +299,15 @@ fn before(part: &Part<'_>, root: usize, language: Language) -> Vec<String> {
     }
     let earlier = |f: &Finding| f.span.line < line && f.severity != Severity::Error;
     let leads = || analysis.story.groups.iter().map(|group| group.lead).filter(|&lead| lead != root);
-    if let Some(lead) = leads().find(|&lead| analysis.findings[lead].kind == Kind::Leak) {
+    // The growth up to the root cause is told already.
+    let is_told = |f: &Finding| analysis.story.memory.is_some() && matches!(f.cause, Cause::MemoryGrowth | Cause::Fragmentation);
+    if let Some(lead) = leads().find(|&lead| analysis.findings[lead].kind == Kind::Leak && !is_told(&analysis.findings[lead])) {
         out.push(format!("{} ({})", analysis.findings[lead].message, place(part, analysis.findings[lead].span.line)));
     }
     let survived = |f: &Finding| f.role == Role::Context && !matches!(f.kind, Kind::Report | Kind::Leak) && earlier(f);
-    if let Some(lead) = leads().find(|&lead| survived(&analysis.findings[lead])) {
+    // What ended an earlier attempt is named already.
+    let ended = |lead: usize| analysis.story.attempts.iter().any(|attempt| attempt.root == Some(lead));
+    if let Some(lead) = leads().find(|&lead| survived(&analysis.findings[lead]) && !ended(lead)) {
         out.push(format!("{} ({})", diagnostic_message(analysis, lead), place(part, analysis.findings[lead].span.line)));
     }
     out
@@ -317,11 +324,11 @@ fn last_finite_loss(lines: &dyn Lines, line: usize) -> Option<(f64, Option<u64>,
 pub fn markdown(rows: &[Row], excerpt: &[(usize, String)]) -> String {
     let mut out = String::from("| | |\n| --- | --- |\n");
     for row in rows {
-        let items: Vec<String> = row.items.iter().map(|item| cell(item)).collect();
+        let items: Vec<String> = row.items.iter().map(|item| markdown::quoted(item)).collect();
         out.push_str(&format!("| **{}** | {} |\n", row.label, items.join("<br>")));
     }
     if !excerpt.is_empty() {
-        let longest = excerpt.iter().map(|(_, line)| longest_run(line, '`')).max().unwrap_or(0);
+        let longest = excerpt.iter().map(|(_, line)| longest_run(line)).max().unwrap_or(0);
         let fence = "`".repeat(longest.max(2) + 1);
         out.push_str(&format!("\n{fence}text\n"));
         for (number, line) in excerpt {
@@ -330,21 +337,4 @@ pub fn markdown(rows: &[Row], excerpt: &[(usize, String)]) -> String {
         out.push_str(&format!("{fence}\n"));
     }
     out
-}
-
-/// A text as the cell of a table: its own quotes stay code, the rest is escaped.
-fn cell(item: &str) -> String {
-    let mut out = String::new();
-    for (nth, piece) in item.replace('\n', " ").split('`').enumerate() {
-        let closed = item.matches('`').count().is_multiple_of(2);
-        match nth % 2 == 1 && closed {
-            true => out.push_str(&format!("`{}`", piece.replace('|', "\\|"))),
-            false => out.push_str(&markdown::escape_all(piece)),
-        }
-    }
-    out
-}
-
-fn longest_run(line: &str, of: char) -> usize {
-    line.split(|c| c != of).map(str::len).max().unwrap_or(0)
 }

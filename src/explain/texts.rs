@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use crate::log::units;
+
 /// Languages with a table of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Language {
@@ -11,12 +13,16 @@ pub enum Language {
     English,
 }
 
-const ENGLISH: &str = include_str!("texts/en.toml");
+/// The words, and those about keys of files around a model.
+const ENGLISH: [&str; 2] = [include_str!("texts/en.toml"), include_str!("texts/en_files.toml")];
 
 fn table(language: Language) -> &'static BTreeMap<String, String> {
     static TABLES: OnceLock<BTreeMap<String, String>> = OnceLock::new();
     match language {
-        Language::English => TABLES.get_or_init(|| toml::from_str(ENGLISH).unwrap_or_default()),
+        Language::English => TABLES.get_or_init(|| {
+            let read = |text: &&str| toml::from_str::<BTreeMap<String, String>>(text).unwrap_or_default();
+            ENGLISH.iter().flat_map(read).collect()
+        }),
     }
 }
 
@@ -34,7 +40,7 @@ pub fn has(language: Language, key: &str) -> bool {
 pub fn fill(language: Language, key: &str, values: &[(&str, String)]) -> String {
     let mut out = text(language, key).to_owned();
     for (name, value) in values {
-        out = out.replace(&format!("{{{name}}}"), value);
+        out = units::fill_in(&out, name, value);
     }
     out
 }
@@ -46,7 +52,9 @@ mod tests {
 
     #[test]
     fn the_table_is_read_and_names_every_role_and_cause() {
-        assert!(!table(Language::English).is_empty());
+        for text in ENGLISH {
+            assert!(toml::from_str::<BTreeMap<String, String>>(text).is_ok_and(|table| !table.is_empty()));
+        }
         for role in Role::ALL {
             assert!(has(Language::English, &format!("role.{role}")), "{role}");
         }

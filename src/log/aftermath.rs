@@ -1,6 +1,5 @@
 //! What went on around a finding: step lines after it, the last step of the run, the first non-finite number.
 
-use std::cell::OnceCell;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -39,28 +38,71 @@ static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Step lines with rising steps that show that the run went on.
 pub(super) const STEPS_ONWARD: usize = 3;
 
+/// Lines searched above a finding for the step and for the epoch that it happened in.
+const ABOVE_LINES: (usize, usize) = (64, 1000);
+
+/// Where a run is: the step that was last seen to rise, in its epoch.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    epoch: Option<u64>,
+    step: Option<u64>,
+    /// The steps that the epoch has, when all of them were seen to be done.
+    full: Option<u64>,
+}
+
+impl Place {
+    /// Where the run is by line `after`.
+    fn before(steps: &Steps<'_>, after: usize) -> Place {
+        let step = (after.saturating_sub(ABOVE_LINES.0)..=after).rev().find_map(|i| steps.at(i)?.step);
+        Place { step, ..Place::default() }
+    }
+
+    /// Is this step further on? Steps of the next epoch start anew, and so does a bar that was full.
+    fn rises_to(self, now: Progress, epoch: Option<u64>) -> bool {
+        let next_epoch = epoch.zip(self.epoch).is_some_and(|(now, last)| last.checked_add(1) == Some(now));
+        let next_bar = now.total.is_some() && now.total == self.full;
+        next_epoch || next_bar || self.step.is_none_or(|last| now.step.is_some_and(|step| step > last))
+    }
+}
+
 /// Do step lines with finite losses and rising steps follow line `after`?
 pub(super) fn went_on(steps: &Steps<'_>, after: usize, until: usize) -> bool {
     let last = steps.count().min(after + 1 + AFTER_LINES).min(until);
-    // Looked for only when a step below asks for it.
-    let before = OnceCell::new();
-    let step_before = || *before.get_or_init(|| (after.saturating_sub(64)..=after).rev().find_map(|i| steps.at(i)?.step));
-    let mut seen: Vec<u64> = Vec::new();
-    let mut with_loss = 0;
+    // Looked for only when a line below asks for it.
+    let mut place: Option<Place> = None;
+    let (mut epoch, mut repeated) = (None, false);
+    let (mut risen, mut with_loss, mut lower) = (0, 0, 0);
     for i in after + 1..last {
         let Some(now) = steps.at(i) else { continue };
-        match now {
-            Progress { loss: Some(loss), .. } if !loss.is_finite() => return false,
-            Progress { loss: Some(_), step: None, .. } => with_loss += 1,
-            Progress { step: Some(step), .. } => {
-                let rises = seen.last().copied().or_else(&step_before).is_none_or(|last| step > last);
-                if rises {
-                    seen.push(step);
-                }
-            }
-            Progress { step: None, loss: None, .. } => {}
+        if now.loss.is_some_and(|loss| !loss.is_finite()) {
+            return false;
         }
-        if seen.len() >= STEPS_ONWARD || with_loss >= STEPS_ONWARD {
+        if now.epoch.is_some() {
+            let place = place.get_or_insert_with(|| Place::before(steps, after));
+            if epoch.is_none() && place.epoch.is_none() {
+                place.epoch = (after.saturating_sub(ABOVE_LINES.1)..=after).rev().find_map(|i| steps.at(i)?.epoch);
+            }
+            repeated |= now.step.is_none() && now.epoch == place.epoch;
+            epoch = now.epoch;
+        }
+        if now.step.is_some() {
+            let place = place.get_or_insert_with(|| Place::before(steps, after));
+            if epoch.is_some() && epoch < place.epoch {
+                // A rank that lags prints a few of them; more mean that the run was started again.
+                lower += 1;
+                if lower >= STEPS_ONWARD {
+                    return false;
+                }
+            } else if place.rises_to(now, epoch) {
+                *place = Place { epoch: epoch.or(place.epoch), step: now.step, full: now.total.filter(|_| now.total == now.step) };
+                risen += 1;
+            } else if repeated {
+                return false;
+            }
+        } else if now.loss.is_some() {
+            with_loss += 1;
+        }
+        if risen >= STEPS_ONWARD || with_loss >= STEPS_ONWARD {
             return true;
         }
     }

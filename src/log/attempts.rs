@@ -3,6 +3,9 @@
 //! A restart is seen only behind a failure: the line of torchrun's agent, or a step counter that falls back (or goes on)
 //! behind a line that resumes from a checkpoint, or that falls back once a launcher or scheduler has ended the run. A
 //! counter that merely starts again, as batches do in each epoch, is no restart.
+//!
+//! A job that Slurm takes away is put back into the queue and writes on into the same file: any sign of a start is one,
+//! and so is a second notice of another time. Steps alone are not, up to a number: a job may go on for its grace time.
 
 use super::finding::Finding;
 use super::progress::Steps;
@@ -48,6 +51,24 @@ const RESUMES: [&str; 12] = [
     "loading the checkpoint",
     "loaded checkpoint",
 ];
+
+/// Lower-case words of a line that a run writes while it starts.
+const STARTS: [&str; 10] = [
+    "setting omp_num_threads",
+    "***** running training",
+    "starting elastic_operator",
+    "nccl version ",
+    "using world size",
+    "initializing distributed",
+    "initializing process group",
+    "loading checkpoint shards",
+    "slurm_restart_count",
+    "all distributed processes registered",
+];
+/// Step lines behind a job's cancellation that are no grace time any more.
+const MOST_GRACE_STEPS: usize = 60;
+/// Minutes between two notices of one cancellation, which each node writes for itself.
+const MOST_APART: i64 = 2;
 
 /// The lines at which later attempts begin, rising. `findings` carry the severities of their pages.
 pub(super) fn starts(findings: &[Finding], steps: &Steps<'_>) -> Vec<usize> {
@@ -105,6 +126,27 @@ fn ends_the_run(finding: &Finding) -> bool {
     stopped || (finding.kind == Kind::Launch && matches!(finding.role, Role::Consequence | Role::Confirmation))
 }
 
+/// When a scheduler took the job away to run it later, as printed.
+fn taken_away(finding: &Finding) -> Option<&str> {
+    let requeued = matches!(finding.cause, Cause::Preemption | Cause::NodeFailure);
+    finding.text("time").filter(|_| requeued)
+}
+
+/// Are two times of the form `2024-05-02T10:00:12` far from each other?
+fn far_apart(a: &str, b: &str) -> bool {
+    let minute = |time: &str| -> Option<i64> {
+        let (hours, rest) = time.split_once('T')?.1.split_once(':')?;
+        Some(i64::from(hours.parse::<u16>().ok()?) * 60 + i64::from(rest.split(':').next()?.parse::<u16>().ok()?))
+    };
+    let day = |time: &str| time.split('T').next().map(str::to_owned);
+    match minute(a).zip(minute(b)) {
+        Some((x, y)) if day(a) == day(b) => (x - y).abs() > MOST_APART,
+        // Around midnight.
+        Some((x, y)) => (x - y).rem_euclid(24 * 60).min((y - x).rem_euclid(24 * 60)) > MOST_APART,
+        None => false,
+    }
+}
+
 struct Search<'s> {
     steps: &'s Steps<'s>,
     starts: Vec<usize>,
@@ -119,6 +161,10 @@ struct Open {
     last_step: Option<u64>,
     resumes: Option<usize>,
     ended: bool,
+    /// When a scheduler took the job away.
+    taken_away: Option<String>,
+    /// Step lines behind that.
+    grace: usize,
     /// The line below its last finding.
     below: usize,
 }
@@ -128,13 +174,21 @@ impl Search<'_> {
         if let Some((_, failed)) = &mut self.restart {
             *failed = true;
         }
+        let now = taken_away(finding);
+        let again = |open: &Open| now.zip(open.taken_away.as_deref()).is_some_and(|(now, before)| far_apart(now, before));
+        if let Some(open) = self.open.take_if(|open| again(open)) {
+            self.starts.push(open.below);
+        }
         let first = self.starts.last().copied().unwrap_or(0);
         let line = finding.span.line;
         let open = self.open.get_or_insert_with(|| {
             let last_step = (line > 0).then(|| last_step(first, line - 1, self.steps)).flatten();
-            Open { last_step, resumes: None, ended: false, below: 0 }
+            Open { last_step, resumes: None, ended: false, taken_away: None, grace: 0, below: 0 }
         });
         open.ended |= ends_the_run(finding);
+        if let Some(now) = now {
+            open.taken_away = Some(now.to_owned());
+        }
         open.below = open.below.max(finding.span.end_line + 1);
     }
 
@@ -160,13 +214,25 @@ impl Search<'_> {
             }
             self.left -= 1;
             let Some(step) = self.steps.at(i).and_then(|now| now.step) else {
-                if open.resumes.is_none() && resumes(&self.steps.lines.line(i)) {
+                let line = self.steps.lines.line(i);
+                let begins = open.taken_away.is_some() && says(&line, &STARTS);
+                if open.resumes.is_none() && (begins || says(&line, &RESUMES)) {
                     open.resumes = Some(i);
+                }
+                if begins {
+                    self.starts.extend(open.resumes.filter(|start| self.starts.last().is_none_or(|last| start > last)));
+                    self.open = None;
+                    return;
                 }
                 continue;
             };
             let fell = open.last_step.is_some_and(|last| step < last);
-            let start = open.resumes.or((fell && open.ended).then_some(open.below));
+            open.grace += usize::from(open.taken_away.is_some());
+            if open.taken_away.is_some() && !fell && open.resumes.is_none() && open.grace < MOST_GRACE_STEPS {
+                continue;
+            }
+            let goes_on = open.grace >= MOST_GRACE_STEPS;
+            let start = open.resumes.or(((fell && open.ended) || goes_on).then_some(open.below));
             if let Some(start) = start.filter(|start| self.starts.last().is_none_or(|last| start > last)) {
                 self.starts.push(start);
                 self.restart = None;
@@ -178,9 +244,9 @@ impl Search<'_> {
     }
 }
 
-fn resumes(line: &str) -> bool {
+fn says(line: &str, any: &[&str]) -> bool {
     let head = line[..floor_border(line, MOST_BYTES)].to_ascii_lowercase();
-    RESUMES.iter().any(|words| head.contains(words))
+    any.iter().any(|words| head.contains(words))
 }
 
 #[cfg(test)]
@@ -222,6 +288,41 @@ mod tests {
         // Nothing follows the restart: the failure above it still explains the log.
         let text = format!("{OOM}{again}");
         assert_eq!(told(&text).story.root, Some(0));
+    }
+
+    const REQUEUED: &str = "slurmstepd: error: *** JOB 120455 ON node01 CANCELLED AT 2024-05-02T10:00:12 DUE TO PREEMPTION ***\n\
+        slurmstepd: error: *** STEP 120455.0 ON node01 CANCELLED AT 2024-05-02T10:00:12 DUE TO PREEMPTION ***\n\
+        srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n";
+
+    #[test]
+    fn a_requeued_job_is_started_again() {
+        // It goes on behind the last step, and says of no checkpoint.
+        let text = format!("{}{REQUEUED}{}{OOM}", steps(30, 45), steps(46, 120));
+        let analysis = told(&text);
+        let attempts = &analysis.story.attempts;
+        assert_eq!(attempts.len(), 2, "{attempts:?}");
+        assert_eq!((attempts[0].last_step, attempts[1].first_line), (Some(45), 18));
+        assert_eq!(&*analysis.findings[analysis.story.root.unwrap()].rule, "cuda-oom");
+        // It fails before its first step.
+        let start = "NCCL version 2.21.5+cuda12.4\n";
+        let text = format!("{}{REQUEUED}{start}{OOM}", steps(30, 45));
+        let analysis = told(&text);
+        assert_eq!(analysis.story.attempts.len(), 2, "{:?}", analysis.story.attempts);
+        assert_eq!(&*analysis.findings[analysis.story.root.unwrap()].rule, "cuda-oom");
+        // It is taken away twice.
+        let again = REQUEUED.replace("10:00:12", "12:30:00");
+        let text = format!("{}{REQUEUED}loading data\n{again}", steps(30, 45));
+        assert_eq!(told(&text).story.attempts.len(), 2);
+        // It runs: nothing has failed.
+        let text = format!("{}{REQUEUED}{start}{}", steps(30, 45), steps(41, 60));
+        assert_eq!((told(&text).story.attempts.len(), told(&text).story.root), (2, None));
+        // It was not started again.
+        let text = format!("{}{REQUEUED}[rank1]: Traceback (most recent call last):\nSIGTERM received\n", steps(30, 45));
+        assert!(told(&text).story.attempts.is_empty());
+        // It went on for its grace time only.
+        let text = format!("{}{REQUEUED}{}", steps(30, 45), steps(46, 55));
+        let analysis = told(&text);
+        assert_eq!((analysis.story.attempts.len(), analysis.story.root), (0, Some(0)));
     }
 
     #[test]

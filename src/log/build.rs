@@ -2,17 +2,52 @@
 //! what the message says.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::blocks;
 use super::finding::{Finding, Number};
-use super::rules::{Rules, page};
+use super::rules::{Page, Rules, page};
 use super::scan::Match;
-use super::units;
+use super::units::{self, Unit, Value};
 use super::verdict;
+use super::vocabulary::Kind;
 use crate::text::Lines;
 
 /// Ranks from this number on are no ranks.
 const MOST_RANKS: f64 = 16_777_216.0;
+
+/// Captures that are quantities in every page, also where it does not declare them.
+const QUANTITIES: [&str; 26] = [
+    "tried",
+    "total",
+    "free",
+    "allocated",
+    "reserved",
+    "reserved_unallocated",
+    "process_in_use",
+    "other_processes_in_use",
+    "limit",
+    "private_pools",
+    "gpu",
+    "needed",
+    "used",
+    "max_tokens",
+    "seq",
+    "last_enqueued",
+    "last_completed",
+    "timeout",
+    "ran_for",
+    "exitcode",
+    "signal",
+    "pid",
+    "xid",
+    "loss_scale",
+    "step",
+    "rank",
+];
+
+/// Sorts of devices by which a page's title may call the one it speaks of.
+const SORTS: [&str; 3] = ["CUDA", "NPU", "XPU"];
 
 /// The text that names the frame of the user's own code in which an exception was raised.
 const FRAME: &str = "frame";
@@ -78,7 +113,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     let mut numbers: Vec<Number> = Vec::new();
     let mut texts: Vec<(String, String)> = Vec::new();
     for capture in &m.captures {
-        match units::read(&capture.text, front.numbers.get(&capture.name).copied()) {
+        match quantity(&capture.name, &capture.text, front.numbers.get(&capture.name).copied()) {
             Some((value, unit)) => {
                 numbers.push(Number { name: capture.name.clone(), value, unit, text: capture.text.clone(), span: Some(capture.span) });
             }
@@ -109,18 +144,22 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     texts.retain(|(name, _)| name != "rows" && name != "header");
     let whole = |name: &str| numbers.iter().find(|n| n.name == name).map(|n| n.value.as_f64()).filter(|x| *x >= 0.0);
     let text = |name: &str| texts.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
+    let ranked = |name: &str| whole(name).filter(|x| *x < MOST_RANKS).map(|x| x as u32);
+    // A number inside a process group is the global one only in the group of all ranks.
+    let global = m.prefix.rank.filter(|_| m.prefix.is_global);
+    let rank = ranked("rank").or(global).or_else(|| ranked("group_rank")).or(m.prefix.rank);
     Some(Finding {
         rule: page.id.clone(),
-        title: page.title.clone(),
+        title: title(page, &texts),
         kind: front.kind,
         cause,
         severity,
         confidence: front.confidence,
         role: front.role,
         precedence: front.precedence,
-        message: message(&front.title, &front.message, &numbers, &texts),
+        message: message(&front.title, &front.message, &numbers, &texts, rank),
         span,
-        rank: whole("rank").filter(|x| *x < MOST_RANKS).map(|x| x as u32).or(m.prefix.rank),
+        rank,
         step: whole("step").map(|x| x as u64),
         time: text("time").or_else(|| m.prefix.time.clone()),
         host: text("host").or_else(|| m.prefix.host.clone()),
@@ -128,6 +167,24 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
         texts,
         verdict,
     })
+}
+
+/// A capture as a number, where it is one: declared by the page, with the unit of a size, or of a name that is a quantity
+/// everywhere. Any other figure is a name (a job, a version, an address).
+fn quantity(name: &str, text: &str, unit: Option<Unit>) -> Option<(Value, Unit)> {
+    let (value, read) = units::read(text, unit)?;
+    let is_size = || value.bytes().is_some() && (text.ends_with('B') || text.ends_with("bytes"));
+    (unit.is_some() || QUANTITIES.contains(&name) || is_size()).then_some((value, read))
+}
+
+/// The page's title; that of a memory error which begins with a sort of device names the one that the message does.
+fn title(page: &Page, texts: &[(String, String)]) -> Arc<str> {
+    let device = texts.iter().find(|(name, _)| name == "device").map(|(_, device)| device);
+    let rest = page.title.split_once(' ').filter(|(sort, _)| page.front.kind == Kind::Oom && SORTS.contains(sort));
+    match device.zip(rest) {
+        Some((device, (_, rest))) => format!("{device} {rest}").into(),
+        None => page.title.clone(),
+    }
 }
 
 /// The allocator's environment variable as the advice behind the message names it: the name differs by release and device.
@@ -143,19 +200,36 @@ fn allocator_variable(m: &Match, lines: &dyn Lines) -> Option<String> {
 }
 
 /// The first template whose placeholders are all present, filled in; the page's title when there is none.
-fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)]) -> String {
+pub(super) fn message(title: &str, templates: &[String], numbers: &[Number], texts: &[(String, String)], rank: Option<u32>) -> String {
     let value = |name: &str| -> Option<String> {
         if let Some(number) = numbers.iter().find(|n| n.name == name) {
             return Some(number.shown());
         }
-        texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone())
+        let text = texts.iter().find(|(n, _)| n == name).map(|(_, text)| text.clone());
+        text.or_else(|| rank.filter(|_| name == "rank").map(|rank| rank.to_string()))
     };
     let fill = |template: &str| -> Option<String> {
         let mut out = template.to_owned();
         for name in page::placeholders(template) {
-            out = out.replace(&format!("{{{name}}}"), &value(name)?);
+            out = units::fill_in(&out, name, &value(name)?);
         }
         Some(out)
     };
     templates.iter().find_map(|template| fill(template)).unwrap_or_else(|| title.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_like_numbers_stay_names() {
+        for (name, text) in [("slurm_step", "123456.0"), ("job", "4711"), ("cuda", "12.4"), ("busid", "100000"), ("address", "1b")] {
+            assert_eq!(quantity(name, text, None), None, "{name} {text}");
+        }
+        assert_eq!(quantity("pid", "4711", None).map(|(value, _)| value), Some(Value::Int(4711)));
+        assert_eq!(quantity("cache", "512 bytes", None).map(|(value, _)| value), Some(Value::Bytes(512)));
+        assert_eq!(quantity("cache", "2.00 GiB", None).map(|(value, _)| value), Some(Value::Bytes(2 << 30)));
+        assert_eq!(quantity("job", "4711", Some(Unit::Index)).map(|(value, _)| value), Some(Value::Int(4711)));
+    }
 }

@@ -6,6 +6,8 @@ use std::collections::hash_map::Entry;
 use super::aftermath::{STEPS_ONWARD, ended_well, went_on};
 use super::finding::{Finding, Number};
 use super::progress::Steps;
+use super::recovery;
+use super::related;
 use super::story::Group;
 use super::uncaught;
 use super::vocabulary::{Cause, Kind, Role, Severity};
@@ -32,10 +34,21 @@ pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -
             }
         }
     }
-    let mut out = Vec::with_capacity(groups.len());
-    for (nth, group) in groups.into_iter().enumerate() {
+    let groups = groups.into_iter().flat_map(|group| {
+        let events = if findings[group.lead].kind == Kind::Hardware { related::events(&group.members, findings) } else { Vec::new() };
+        if events.len() < 2 {
+            return vec![group];
+        }
+        events.into_iter().map(|members| Group { lead: members[0], members, attempt: group.attempt, ..Group::default() }).collect()
+    });
+    let mut out = Vec::with_capacity(groups.size_hint().0);
+    for (nth, group) in groups.enumerate() {
         let lead = &findings[group.lead];
-        let loud = (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
+        // Nothing goes on behind the end of a job but its grace time; a new start is an attempt of its own.
+        let ended = lead.kind == Kind::Launch && lead.text("time").is_some();
+        let loud = !ended && (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
+        // Steps that follow are no sign that memory has stopped to grow: the series says how far it went.
+        let loud = loud && !(lead.kind == Kind::Leak && matches!(lead.cause, Cause::MemoryGrowth | Cause::Fragmentation));
         let split = if loud { split_where_it_went_on(&group, findings, starts, steps) } else { vec![group] };
         out.extend(split);
     }
@@ -111,12 +124,16 @@ fn split_where_it_went_on(group: &Group, findings: &[Finding], starts: &[usize],
         let next = group.members.get(k + 1).map(|&n| findings[n].span.line);
         let here = findings[i].span.end_line;
         let far = next.is_none_or(|next| next > here + STEPS_ONWARD);
+        // The same error once more, after the program said what it did about this one, is another event.
+        let handled = k < MOST_CANDIDATES
+            && findings[i].kind == Kind::Oom
+            && next.is_some_and(|next| recovery::handled_at(&findings[i], steps.lines).is_some_and(|line| line < next));
         let until = next.unwrap_or(end);
         // A program ends once: what it says of its end is looked for behind the last of them.
         let ended = || next.is_none() && ended_well(&findings[i], steps.lines, until).is_some();
-        if far && (went_on(steps, here, until) || ended()) {
+        if handled || (far && (went_on(steps, here, until) || ended())) {
             let members = std::mem::take(&mut members);
-            out.push(Group { lead: members[0], members, went_on: true, attempt: group.attempt, ..Group::default() });
+            out.push(Group { lead: members[0], members, went_on: true, handled, attempt: group.attempt, ..Group::default() });
         }
     }
     if !members.is_empty() {

@@ -2,7 +2,6 @@
 //!
 //! A mark is a text of the finding, and its value may stand in the page's prose.
 
-use super::collectives;
 use super::finding::Finding;
 use super::settings::{self, RunSettings, Setting};
 use super::story::Story;
@@ -15,7 +14,7 @@ pub const LEAK: &str = "leak";
 /// Loss or gradient norm had left their band before this non-finite value: where, `step 303`.
 pub const DIVERGED: &str = "diverged";
 
-/// Ranks that never joined the collective in which this one waited: `rank 2`.
+/// Ranks that never joined the collective in which this one waited: `rank 2`. Set where the ranks are compared.
 pub const ABSENT: &str = "absent";
 /// The log is of several ranks.
 pub const RANKS: &str = "ranks";
@@ -35,8 +34,6 @@ const FRAME: &str = "frame";
 const FRAME_LINES: usize = 400;
 /// Xids that are looked at.
 const MOST_XIDS: usize = 64;
-/// Ranks that are named as absent.
-const MOST_ABSENT: usize = 8;
 /// A larger batch or number of steps is no setting of a run.
 const MOST_BATCH: u64 = 1 << 20;
 
@@ -55,9 +52,6 @@ pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
     }
     if let Some((root, bytes)) = leak(findings, story) {
         findings[root].texts.push((LEAK.to_owned(), units::binary(bytes)));
-    }
-    if let Some((root, ranks)) = absent(findings, story) {
-        findings[root].texts.push((ABSENT.to_owned(), ranks));
     }
     if let Some((onset, divergence)) = story.onset.and_then(|onset| Some((onset.finding, onset.divergence?))) {
         let place = divergence.step.map_or_else(|| format!("line {}", divergence.line + 1), |step| format!("step {step}"));
@@ -123,16 +117,6 @@ fn own_batch(settings: &RunSettings) -> Vec<(&'static str, String)> {
         }
         _ => Vec::new(),
     }
-}
-
-/// The timeout that is the root cause, and who is missing in its collective.
-fn absent(findings: &[Finding], story: &Story) -> Option<(usize, String)> {
-    let root = story.root.filter(|&root| findings[root].kind == Kind::Nccl && findings[root].cause == Cause::Timeout)?;
-    let collective = collectives::read(findings, &[])?;
-    let missing = collective.missing_for(&findings[root])?;
-    let named: Vec<String> = missing.iter().map(u32::to_string).collect();
-    let word = if named.len() == 1 { "rank" } else { "ranks" };
-    (named.len() <= MOST_ABSENT).then(|| (root, format!("{word} {}", named.join(", "))))
 }
 
 /// The out-of-memory error that is the end of a leak, and what live tensors held before it.

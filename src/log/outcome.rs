@@ -21,8 +21,12 @@ pub(super) fn judge(findings: &[Finding], story: &mut Story, lines: &dyn Lines) 
         lead.kind == Kind::Launch && matches!(lead.role, Role::Consequence | Role::Confirmation)
     };
     let ended = story.groups.iter().any(|group| story.is_last(group) && !group.went_on && launcher_ended(group));
-    // A loss that is no number ends nothing by itself.
-    let died = ended || story.root.is_some_and(|root| findings[root].severity == Severity::Error && findings[root].kind != Kind::Nan);
+    // A loss that is no number ends nothing by itself, but what follows from it may.
+    let fatal = |lead: &Finding| lead.severity == Severity::Error && lead.kind != Kind::Nan;
+    let failed = |group: &Group| {
+        story.is_last(group) && !group.went_on && fatal(&findings[group.lead]) && findings[group.lead].cause == Cause::Assert
+    };
+    let died = ended || story.root.is_some_and(|root| fatal(&findings[root])) || story.groups.iter().any(failed);
     let outcomes: Vec<(bool, Outcome)> = story
         .groups
         .iter()
@@ -33,11 +37,12 @@ pub(super) fn judge(findings: &[Finding], story: &mut Story, lines: &dyn Lines) 
                 return (true, Outcome::Recovered);
             }
             if group.went_on {
-                let handled = nth < MOST_GROUPS && is_handled(group, findings, lines);
+                let handled = group.handled || (nth < MOST_GROUPS && is_handled(group, findings, lines));
                 return (true, if handled { Outcome::Recovered } else { Outcome::WentOn });
             }
             let outcome = match (lead.cause, lead.role) {
                 (Cause::Retry, _) => Outcome::Recovered,
+                _ if group.unrelated => Outcome::Unresolved,
                 (_, Role::Context) => Outcome::Unresolved,
                 _ if died && !matches!(lead.kind, Kind::Report | Kind::Leak) => Outcome::Terminal,
                 _ => Outcome::Unresolved,

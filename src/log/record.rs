@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex::{Regex, RegexSet, RegexSetBuilder};
 
 use super::rules::page::ascii;
-use crate::text::clean::Segment;
+use crate::text::clean::{self, Segment};
 use crate::text::floor_border;
 
 /// What the prefix of a line says.
@@ -18,10 +18,19 @@ use crate::text::floor_border;
 pub struct Prefix {
     /// Global rank or task number.
     pub rank: Option<u32>,
+    /// Is it the global rank for sure, and not the number of a process on its node?
+    pub is_global: bool,
     /// Time stamp, as written.
     pub time: Option<String>,
     /// Node, host, pod or actor.
     pub host: Option<String>,
+}
+
+impl Prefix {
+    /// Lines of one rank or process carry one prefix; its time stamps differ.
+    pub fn is_same_source(&self, other: &Prefix) -> bool {
+        (self.rank, &self.host) == (other.rank, &other.host)
+    }
 }
 
 /// A line without its prefix.
@@ -41,6 +50,10 @@ const MOST_PREFIXES: usize = 8;
 const MOST_RANKS: u32 = 1 << 24;
 /// One prefix is at most this long.
 const MOST_PREFIX_BYTES: usize = 160;
+/// Boxes in one another are at most this many.
+const MOST_BOXES: usize = 4;
+/// Sides of a drawn box. The ASCII bar is not one of them: tables are read with their bars.
+const BOX_SIDES: [char; 3] = ['│', '┃', '║'];
 /// Memory for the states of the prefix set, in bytes; with less it falls back to an engine many times slower.
 const SET_CACHE: usize = 16 << 20;
 
@@ -48,15 +61,20 @@ const SET_CACHE: usize = 16 << 20;
 struct Forms {
     set: RegexSet,
     each: Vec<Regex>,
+    /// Which of them is the bare number of `srun --label`.
+    label: usize,
 }
 
 static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
     const DATE: &str = r"\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z| ?[+-]\d\d:?\d\d)?";
     const LEVEL: &str = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL|SUCCESS)";
+    const LABEL: &str = r"(?P<rank>\d{1,5}):\s";
     let forms = [
         // [rank3]:  [default3]:  [1,3]<stderr>:  and a space or a further header behind
         r"\[(?:rank|default|trainer|worker|role|[a-z_]+_?rank)(?P<rank>\d+)(?:\|\d+)?\]:\s?".to_owned(),
         r"\[\d+,(?P<rank>\d+)\]<(?:stdout|stderr|stddiag)>:\s?".to_owned(),
+        // SageMaker's MPI: [1,mpirank:3,algo-1]<stderr>:
+        r"\[\d+,mpirank:(?P<rank>\d+),(?P<host>[\w.-]+)\]<(?:stdout|stderr|stddiag)>:\s?".to_owned(),
         r"\[rank: (?P<rank>\d+)\]\s+".to_owned(),
         // c10: [E1129 10:11:12.123456789 file.cpp:616]   [E file.cpp:475]
         r"\[[IWEFVC](?P<time>\d{3,4} \d\d:\d\d:\d\d\.\d+)? ?[\w./-]+\.(?:cpp|cc|h|hpp|cu|py):\d+\]\s".to_owned(),
@@ -73,7 +91,7 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: \d{4})?) (?P<host>[\w.-]+) [\w./@-]+(?:\[\d+\])?: ".to_owned(),
         r"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)\s+".to_owned(),
         r"\[(?P<time>[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\]\s".to_owned(),
-        r"\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])?\s".to_owned(),
+        r"\[ *(?P<time>\d+\.\d{6})\](?:\[ *[TC]\d+\])?\s".to_owned(),
         r"kernel:\s".to_owned(),
         // Ray actors and vLLM processes: (RayTrainWorker pid=123, ip=10.0.0.4)  (raylet)
         r"\((?P<host>raylet|autoscaler|[\w:.<>\[\]() -]+? pid=\d+(?:, ip=[\da-fA-F.:]+)?)\)\s".to_owned(),
@@ -85,7 +103,7 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         // pdsh and torchrun node names with a number: node01:  worker-5:
         r"(?P<host>(?:[a-z][a-z_]*[-.]?)+\d[\w.-]*):\s+".to_owned(),
         // srun --label, and line counters that viewers put in front
-        r"(?P<rank>\d{1,5}):\s".to_owned(),
+        LABEL.to_owned(),
         r"\[\d{1,7}\]\s".to_owned(),
         // Determined: the container, the rank, two bars
         r"[0-9a-f]{8} (?:\[rank=(?P<rank>\d+)\] )?\|\|\s".to_owned(),
@@ -107,10 +125,11 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         // a quotation mark of a mail or an issue
         r"> ".to_owned(),
     ];
+    let label = forms.iter().position(|form| form == LABEL)?;
     let forms: Vec<String> = forms.iter().map(|form| ascii(&format!("^(?:{form})"), true)).collect();
     let each = forms.iter().map(|form| Regex::new(form)).collect::<Result<_, _>>().ok()?;
     let set = RegexSetBuilder::new(&forms).dfa_size_limit(SET_CACHE).build().ok()?;
-    Some(Forms { set, each })
+    Some(Forms { set, each, label })
 });
 
 /// Words in front of a colon or a bar that name no host.
@@ -154,6 +173,7 @@ pub fn read(segment: Segment) -> Record {
     let mut record = Record { body: segment, ..Record::default() };
     for _ in 0..MOST_PREFIXES {
         trim_start(&mut record);
+        open_boxes(&mut record);
         let Some(length) = glued_carets(&record.body.text).or_else(|| peel(&record.body.text, &mut record.prefix)) else { break };
         record.body = std::mem::take(&mut record.body).skip(length);
         record.indent = 0;
@@ -162,6 +182,25 @@ pub fn read(segment: Segment) -> Record {
     let end = record.body.text.trim_end().len();
     record.body.text.truncate(end);
     record
+}
+
+/// Takes the two sides off a line in drawn boxes, as `rich` draws them: one in another round local variables.
+fn open_boxes(record: &mut Record) {
+    for _ in 0..MOST_BOXES {
+        let text = record.body.text.trim_end();
+        let Some(side) = BOX_SIDES.into_iter().find(|&side| text.starts_with(side)) else { return };
+        let Some(inner) = text.strip_prefix(side).and_then(|text| text.strip_suffix(side)) else { return };
+        let end = side.len_utf8() + inner.trim_end().len();
+        record.body.text.truncate(end);
+        record.body = std::mem::take(&mut record.body).skip(side.len_utf8());
+        record.indent += 1;
+        trim_start(record);
+    }
+}
+
+/// What is seen last of the beginning of a raw line.
+pub fn last(raw: &str, most_bytes: usize) -> Record {
+    clean::segments(&raw[..floor_border(raw, most_bytes)], 0).pop().map(read).unwrap_or_default()
 }
 
 fn trim_start(record: &mut Record) {
@@ -187,7 +226,8 @@ fn peel(text: &str, prefix: &mut Prefix) -> Option<usize> {
     for form in forms.set.matches(head) {
         let Some(found) = forms.each[form].captures(head) else { continue };
         let host = found.name("host").map(|m| m.as_str());
-        if host.is_some_and(names_no_host) {
+        let rest = found.get(0).map_or("", |whole| &text[whole.end()..]);
+        if host.is_some_and(names_no_host) || (form == forms.label && begins_with_value(rest)) {
             continue;
         }
         let keep = |slot: &mut Option<String>, text: Option<&str>| {
@@ -197,12 +237,23 @@ fn peel(text: &str, prefix: &mut Prefix) -> Option<usize> {
         };
         keep(&mut prefix.host, host);
         keep(&mut prefix.time, found.name("time").map(|m| m.as_str()));
-        if prefix.rank.is_none() {
-            prefix.rank = found.name("rank").and_then(|m| m.as_str().parse().ok()).filter(|&rank| rank < MOST_RANKS);
+        let rank = found.name("rank").and_then(|m| m.as_str().parse().ok()).filter(|&rank| rank < MOST_RANKS);
+        // A launcher's own number may be that of a process on its node, `[default3]:`; torch prints the global one.
+        let is_global = head.starts_with("[rank");
+        if rank.is_some() && (prefix.rank.is_none() || (is_global && !prefix.is_global)) {
+            (prefix.rank, prefix.is_global) = (rank, is_global);
         }
         return found.get(0).map(|whole| whole.len()).filter(|&length| length > 0);
     }
     None
+}
+
+/// Does a decimal value come first? Then the number in front of it counts steps, as darknet's ` 1201: 2.31, 2.12 avg`.
+fn begins_with_value(rest: &str) -> bool {
+    let value = rest.trim_start_matches(['-', '+', ' ']);
+    let digits = value.bytes().take_while(u8::is_ascii_digit).count();
+    let decimal = digits > 0 && value[digits..].starts_with('.') && value[digits + 1..].starts_with(|c: char| c.is_ascii_digit());
+    decimal || ["nan,", "inf,"].iter().any(|word| value.starts_with(word))
 }
 
 fn names_no_host(host: &str) -> bool {
@@ -234,6 +285,49 @@ fn is_frame(text: &str) -> bool {
 fn shows_source(text: &str) -> bool {
     let Some((_, rest)) = text.split_once("\", line ") else { return false };
     is_frame(text) && !rest.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(" in ")
+}
+
+static GLUED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let class = r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Exhausted)";
+    Regex::new(&ascii(&format!(r"\s(?P<class>{class})(?:: ?\S|:$)"), true)).ok()
+});
+
+/// A record that begins at the exception's name, where a traceback was copied without its line breaks and source code
+/// stands in front of it: `raise ValueError("bad") ValueError: bad`.
+pub fn without_glued_source(record: Record) -> Record {
+    let text = record.body.text.as_str();
+    if !["Error:", "Exception:", "Interrupt:", "Exit:", "Exhausted:"].iter().any(|end| text.contains(end)) {
+        return record;
+    }
+    // A comment or a changed line that quotes an exception is no source code in front of one.
+    let is_code =
+        text.trim_start_matches(|c: char| c.is_ascii_digit() || " ->❱".contains(c)).starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_source = || (is_code && SOURCE.as_ref().is_some_and(|source| source.is_match(text))) || is_frame(text);
+    let Some(glued) = GLUED.as_ref().filter(|glued| glued.is_match(text) && is_source()) else { return record };
+    let names = glued.captures_iter(text).filter_map(|found| found.name("class"));
+    let is_glued = |start: &usize| {
+        let code = text[..*start].trim_end();
+        // A class that the code itself names: `except ValueError: pass`.
+        !["except", "raise", ",", "|"].iter().any(|end| code.ends_with(end)) && !ends_in_string(code)
+    };
+    let Some(start) = names.map(|class| class.start()).find(is_glued) else { return record };
+    Record { body: record.body.skip(start), ..record }
+}
+
+/// Is a string of source code still open at the end of this text?
+fn ends_in_string(text: &str) -> bool {
+    let mut open = None;
+    let mut escaped = false;
+    for byte in text.bytes() {
+        match open {
+            Some(_) if escaped => escaped = false,
+            Some(_) if byte == b'\\' => escaped = true,
+            Some(quote) if byte == quote => open = None,
+            None if matches!(byte, b'"' | b'\'') => open = Some(byte),
+            _ => {}
+        }
+    }
+    open.is_some()
 }
 
 /// Does this line echo source code, so that what it says is not an event? `before` are the lines above, nearest first.
@@ -338,7 +432,11 @@ mod tests {
             ("[rank1]:[E1129 10:11:12.123456789 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog", "[Rank 1] Watchdog", Some(1)),
             ("[rank1]:[E ProcessGroupNCCL.cpp:523] [Rank 1] W", "[Rank 1] W", Some(1)),
             ("[rank4]:E1129 10:11:12.123456 77 torch/distributed/run.py:702] oops", "oops", Some(4)),
+            ("[default3]:[rank11]: RuntimeError: x", "RuntimeError: x", Some(11)),
             ("[1,0]<stdout>:step 3", "step 3", Some(0)),
+            ("[1,mpirank:3,algo-1]<stderr>:RuntimeError: x", "RuntimeError: x", Some(3)),
+            (" 1201: 2.312345, 2.1 avg loss, 0.001 rate", "1201: 2.312345, 2.1 avg loss, 0.001 rate", None),
+            ("1202: -nan, nan avg loss, 0.001 rate", "1202: -nan, nan avg loss, 0.001 rate", None),
             ("worker-5: [rank22]: ValueError: x", "ValueError: x", Some(22)),
             ("(RayTrainWorker pid=123, ip=10.0.0.4) RuntimeError: x", "RuntimeError: x", None),
             ("(EngineCore_DP0 pid=12) ERROR 09-10 12:22:13 [core.py:1346] RuntimeError: x", "RuntimeError: x", None),
@@ -379,6 +477,39 @@ mod tests {
             "| 0  N/A |",
         ] {
             assert_eq!(record(line).body.text, line);
+        }
+    }
+
+    #[test]
+    fn a_box_is_opened() {
+        let line = "[rank1]: │ CUDA out of mem   │";
+        let got = record(line);
+        assert_eq!((got.body.text.as_str(), got.prefix.rank), ("CUDA out of mem", Some(1)));
+        assert_eq!(&line[got.body.raw_start(0)..got.body.raw_stop(15)], "CUDA out of mem");
+        assert_eq!(record("│ │ x = 'CUDA out of memory' │     │").body.text, "x = 'CUDA out of memory'");
+        assert_eq!(record("│ ❱ 31 │ run()").body.text, "│ ❱ 31 │ run()");
+        assert_eq!(record("│").body.text, "│");
+    }
+
+    #[test]
+    fn source_glued_to_its_exception_goes() {
+        for (line, body) in [
+            ("    raise ValueError(\"Loss is {}\") ValueError: Loss is 3", "ValueError: Loss is 3"),
+            ("File \"/a/t.py\", line 12, in f return g(x) torch.OutOfMemoryError: CUDA", "torch.OutOfMemoryError: CUDA"),
+            (
+                "raise ChildFailedError( torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ===",
+                "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ===",
+            ),
+        ] {
+            assert_eq!(without_glued_source(record(line)).body.text, body);
+        }
+        for line in [
+            "raise RuntimeError(\"Engine died. Cause: ValueError: bad\")",
+            "raise RuntimeError('it said \\' ValueError: bad')",
+            "RuntimeError: worker 3 said ValueError: bad",
+            "except ValueError: pass",
+        ] {
+            assert_eq!(without_glued_source(record(line)).body.text, line);
         }
     }
 

@@ -1,9 +1,11 @@
 //! The root cause: which finding explains the others, in the attempt that counts.
 
 use super::attempts;
+use super::clock;
 use super::finding::Finding;
 use super::groups::is_non_finite;
 use super::progress::Steps;
+use super::related;
 use super::story::{Group, Story};
 use super::uncaught;
 use super::vocabulary::{Cause, Confidence, Kind, Role, Severity};
@@ -17,7 +19,7 @@ const FOLLOW_UP: u8 = 11;
 pub(super) fn choose(findings: &[Finding], story: &mut Story, steps: &Steps<'_>) -> Option<usize> {
     let root_of = |story: &Story, nth: usize| {
         let root = of_attempt(findings, story, nth);
-        uncaught::cause(findings, story, nth, root).or(root)
+        uncaught::cause(findings, story, nth, root, steps).or(root)
     };
     if story.attempts.is_empty() {
         return root_of(story, 0);
@@ -55,7 +57,8 @@ fn of_attempt(findings: &[Finding], story: &Story, attempt: usize) -> Option<usi
             best = Some(group.lead);
             continue;
         };
-        if explains_better(&findings[group.lead], &findings[now]) {
+        let (later, earlier) = (&findings[group.lead], &findings[now]);
+        if related::explains_better(later, earlier).unwrap_or_else(|| explains_better(later, earlier)) {
             best = Some(group.lead);
         }
     }
@@ -79,8 +82,11 @@ fn stopped_by_launcher(lead: &Finding, findings: &[Finding]) -> bool {
 ///
 /// Follow-ups and timeouts give way to any cause. Otherwise a later event of a nearer class must be sure of itself: a bare
 /// kill after an exception is mostly the launcher's doing. A warning gives way to an error of its own or a nearer class.
-/// Of one class the earlier time stamp wins where ranks are interleaved.
+/// Of one class the earlier time stamp wins: ranks are interleaved, and files of one run are read one by one.
 pub(super) fn explains_better(later: &Finding, earlier: &Finding) -> bool {
+    if is_non_finite(earlier) && asserts_on_value(later) {
+        return false;
+    }
     if later.precedence < earlier.precedence {
         return earlier.precedence >= 9 || later.confidence == Confidence::High || earlier.severity == Severity::Warning;
     }
@@ -88,13 +94,13 @@ pub(super) fn explains_better(later: &Finding, earlier: &Finding) -> bool {
         return false;
     }
     (later.severity == Severity::Error && earlier.severity == Severity::Warning)
-        || (later.severity == earlier.severity && is_earlier(later, earlier))
+        || (later.severity == earlier.severity && clock::is_earlier(later, earlier))
 }
 
-/// Do comparable time stamps say that the one was written before the other, by another rank of the same node?
-fn is_earlier(one: &Finding, other: &Finding) -> bool {
-    let (Some(a), Some(b)) = (&one.time, &other.time) else { return false };
-    // Of one form and of one day where a month is a word, so that their order as texts is their order in time.
-    let alike = a.len() == b.len() && a.bytes().zip(b.bytes()).all(|(x, y)| x == y || (x.is_ascii_digit() && y.is_ascii_digit()));
-    one.rank.is_some() && other.rank.is_some() && one.rank != other.rank && one.host == other.host && alike && a < b
+/// Is this an assertion of the device on a value (a probability, an input of a loss), which a number that is none breaks?
+/// An index, a label or a target is out of its range whatever the loss was.
+fn asserts_on_value(finding: &Finding) -> bool {
+    const OF_DATA: [&str; 7] = ["index", "idx", "ind ", "dim", "t >=", "target", "label"];
+    let assertion = finding.text("assertion").unwrap_or_default().to_ascii_lowercase();
+    finding.cause == Cause::Assert && !OF_DATA.iter().any(|word| assertion.contains(word))
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use regex::{Captures, Regex};
 
+use super::collectives::{self, Collective, Evidence};
 use super::groups;
 use super::root;
 use super::uncaught;
@@ -40,7 +41,13 @@ pub fn join(parts: &mut [Part]) -> Option<Place> {
     for part in parts.iter_mut() {
         give_ranks(part);
     }
-    let root = root(parts)?;
+    let told: Vec<Told> = parts.iter().map(|part| Told::of(&part.analysis, part.rank)).collect();
+    let told: Vec<&Told> = told.iter().collect();
+    let collective = waited_in(&told);
+    for part in parts.iter_mut() {
+        compare(&mut part.analysis, collective.as_ref());
+    }
+    let root = root(parts, &told)?;
     let lead = &parts[root.part].analysis.findings[root.finding];
     let same_event = (lead.rule.clone(), lead.cause);
     for (nth, part) in parts.iter_mut().enumerate() {
@@ -76,6 +83,7 @@ pub struct Told {
     root: Option<Finding>,
     exception: Option<Finding>,
     died: bool,
+    evidence: Evidence,
 }
 
 impl Told {
@@ -84,15 +92,29 @@ impl Told {
         let Analysis { findings, story } = analysis;
         let ranked = |i: usize| Finding { rank: findings[i].rank.or(rank), ..findings[i].clone() };
         let exception = uncaught::candidate(findings, story).map(ranked);
-        Told { root: story.root.map(ranked), exception, died: uncaught::has_symptom(findings, story) }
+        let evidence = Evidence::of(findings, rank, &story.ranks);
+        Told { root: story.root.map(ranked), exception, died: uncaught::has_symptom(findings, story), evidence }
     }
+}
+
+/// Gives a file what came out of comparing the ranks of all files of its run.
+pub fn compare(analysis: &mut Analysis, collective: Option<&Arc<Collective>>) {
+    analysis.story.of_run = collective.cloned();
+    if let Some(collective) = collective {
+        collectives::mark(&mut analysis.findings, collective);
+    }
+}
+
+/// The collective that most ranks of a run waited in.
+pub fn waited_in(told: &[&Told]) -> Option<Arc<Collective>> {
+    collectives::judge(told.iter().map(|one| &one.evidence)).map(Arc::new)
 }
 
 /// Which of the files holds the root cause of the run, and the finding.
 pub fn choose<'t>(told: &[&'t Told]) -> Option<(usize, &'t Finding)> {
     let mut best: Option<(usize, &Finding)> = None;
     for (part, finding) in told.iter().enumerate().filter_map(|(part, one)| Some((part, one.root.as_ref()?))) {
-        if best.is_none_or(|(_, now)| root::explains_better(finding, now) || is_earlier(finding, now)) {
+        if best.is_none_or(|(_, now)| root::explains_better(finding, now)) {
             best = Some((part, finding));
         }
     }
@@ -164,24 +186,11 @@ fn promote(findings: &mut [Finding], story: &mut super::Story, new: usize) {
 }
 
 /// The root cause among the parts' own; else an exception that one of them printed and that explains the symptoms.
-fn root(parts: &[Part]) -> Option<Place> {
-    let told: Vec<Told> = parts.iter().map(|part| Told::of(&part.analysis, part.rank)).collect();
-    let (part, finding) = choose(&told.iter().collect::<Vec<_>>())?;
+fn root(parts: &[Part], told: &[&Told]) -> Option<Place> {
+    let (part, finding) = choose(told)?;
     let Analysis { findings, story } = &parts[part].analysis;
     let is_root = told[part].root.as_ref().is_some_and(|root| std::ptr::eq(root, finding));
     Some(Place { part, finding: if is_root { story.root? } else { uncaught::candidate(findings, story)? } })
-}
-
-/// Of two events of one class, the one whose time stamp is of the same form and smaller.
-fn is_earlier(a: &Finding, b: &Finding) -> bool {
-    let comparable = |a: &str, b: &str| {
-        let shape = |c: char| if c.is_ascii_digit() { '0' } else { c };
-        a.chars().map(shape).take(14).eq(b.chars().map(shape).take(14)) && a.starts_with(|c: char| c.is_ascii_digit())
-    };
-    match (&a.time, &b.time) {
-        (Some(x), Some(y)) => a.precedence == b.precedence && a.severity == b.severity && comparable(x, y) && x < y,
-        _ => false,
-    }
 }
 
 /// What a path says about the run that a file belongs to.
@@ -195,6 +204,7 @@ pub struct Membership {
 
 struct Names {
     torchrun: Regex,
+    made_up: Regex,
     slurm: Regex,
     index: Regex,
     stream: Regex,
@@ -204,6 +214,8 @@ static NAMES: LazyLock<Option<Names>> = LazyLock::new(|| {
     Some(Names {
         // torchrun --log-dir: RUN/attempt_0/3/stderr.log
         torchrun: Regex::new(r"(?P<head>attempt_\d+[/\\])(?P<rank>\d+)(?P<tail>[/\\](?:stdout|stderr)\.log)$").ok()?,
+        // The folder of a run: its id, and eight characters that make it a new one.
+        made_up: Regex::new(r"(?P<head>_)[a-z0-9_]{8}(?P<tail>[/\\])$").ok()?,
         // srun --output=slurm-%j-%t.out; `%A_%a` are the elements of an array, runs of their own
         slurm: Regex::new(r"(?P<head>(?:^|[/\\])(?:slurm|job)[-_.]?\d+-)(?:[A-Za-z][\w.]*-)?(?P<rank>\d+)(?P<tail>\.(?:out|err|log))$").ok()?,
         index: Regex::new(r"(?i)(?P<head>^|[^A-Za-z])(?P<word>(?:global_|local_|node_)?rank|node|host|worker|nid|replica)(?P<glue>[-_.=]?)(?P<index>\d{1,8})")
@@ -215,12 +227,26 @@ static NAMES: LazyLock<Option<Names>> = LazyLock::new(|| {
 /// The run that a file of this path belongs to; `None` when the path names no rank, node or task.
 pub fn membership(path: &str) -> Option<Membership> {
     let names = NAMES.as_ref()?;
-    let numbered = [&names.torchrun, &names.slurm].into_iter().find_map(|form| form.captures(path).map(|found| (form, found)));
-    if let Some((form, found)) = numbered {
-        let rank = found["rank"].parse().ok();
-        let key = form.replace(path, |found: &Captures<'_>| format!("{}*{}", &found["head"], &found["tail"])).into_owned();
+    if let Some(found) = names.torchrun.captures(path) {
+        let before = &path[..found.get(0)?.start()];
+        let folder = indexed(before, names);
+        // On several nodes the folder's number is the rank on its node, and each node makes up a name for the run.
+        let head = folder.as_ref().map_or(before.into(), |(key, _)| names.made_up.replace(key, "${head}*${tail}"));
+        let key = format!("{head}{}*{}", &found["head"], &found["tail"]);
+        let rank = if folder.is_some() { None } else { found["rank"].parse().ok() };
         return Some(Membership { key: without_stream(&key, names), rank });
     }
+    if let Some(found) = names.slurm.captures(path) {
+        let rank = found["rank"].parse().ok();
+        let key = names.slurm.replace(path, |found: &Captures<'_>| format!("{}*{}", &found["head"], &found["tail"]));
+        return Some(Membership { key: without_stream(&key, names), rank });
+    }
+    let (key, rank) = indexed(path, names)?;
+    Some(Membership { key: without_stream(&key, names), rank })
+}
+
+/// A path with the numbers of its ranks and nodes taken out, and the rank that it names.
+fn indexed(path: &str, names: &Names) -> Option<(String, Option<u32>)> {
     let mut rank = None;
     let mut any = false;
     let key = names.index.replace_all(path, |found: &Captures<'_>| {
@@ -231,7 +257,7 @@ pub fn membership(path: &str) -> Option<Membership> {
         }
         format!("{}{}{}*", &found["head"], &found["word"], &found["glue"])
     });
-    any.then(|| Membership { key: without_stream(&key, names), rank })
+    any.then(|| (key.into_owned(), rank))
 }
 
 /// Standard output and error of one rank belong to one run.
@@ -300,6 +326,18 @@ mod tests {
     }
 
     #[test]
+    fn the_earlier_of_two_causes_of_one_class_explains_the_run() {
+        let oom = |time: &str| format!("{time} ERROR RuntimeError: CUDA error: out of memory\n");
+        let root = |first: &str, second: &str| {
+            let mut parts = [part("node01/train.log", &oom(first)), part("node02/train.log", &oom(second))];
+            join(&mut parts).map(|root| root.part)
+        };
+        assert_eq!(root("2024-11-29 10:12:09,000", "2024-11-29 10:12:01,000"), Some(1));
+        assert_eq!(root("2024-11-29 10:12:01,000", "2024-11-29 10:12:09,000"), Some(0));
+        assert_eq!(root("2024-11-29 10:12:09,000", "Nov 29 10:12:01"), Some(0), "stamps of two styles are not compared");
+    }
+
+    #[test]
     fn one_event_on_all_ranks_has_one_root() {
         let mut parts = [part("rank_0.log", &timeout(0)), part("rank_1.log", &timeout(1))];
         assert_eq!(join(&mut parts), Some(Place { part: 0, finding: 0 }));
@@ -312,6 +350,9 @@ mod tests {
         assert_eq!(one("logs/j1/attempt_0/3/stderr.log"), one("logs/j1/attempt_0/3/stdout.log"));
         assert_eq!(one("logs/j1/attempt_0/3/stderr.log").unwrap().1, Some(3));
         assert_ne!(one("logs/j1/attempt_0/3/stderr.log").unwrap().0, one("logs/j1/attempt_1/3/stderr.log").unwrap().0);
+        let (first, second) = ("logs/node01/none_x3k_9a2b/attempt_0/3/stderr.log", "logs/node02/none_qq81zz0a/attempt_0/3/stderr.log");
+        assert_eq!(one(first), one(second));
+        assert_eq!(one(first).unwrap().1, None, "the rank on its node");
         assert_eq!(one("out/train_rank_12.log"), Some(("out/train_rank_*.log".to_owned(), Some(12))));
         assert_eq!(one("out/rank3.err").unwrap().0, one("out/rank4.out").unwrap().0);
         assert_eq!(one("slurm-771-4.out"), Some(("slurm-771-**".to_owned(), Some(4))));

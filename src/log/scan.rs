@@ -121,7 +121,7 @@ impl Reader<'_> {
             return;
         }
         self.first_match.set(out.len());
-        let record = record::read(segment);
+        let record = record::without_glued_source(record::read(segment));
         let Some(messages) = clean::json_messages(&record.body) else {
             // Most lines match nothing, and reading the lines above costs more than to match.
             let before = out.len();
@@ -138,7 +138,7 @@ impl Reader<'_> {
         let inner: Vec<Record> = messages
             .into_iter()
             .map(|body| {
-                let mut inner = record::read(body);
+                let mut inner = record::without_glued_source(record::read(body));
                 inner.prefix.rank = inner.prefix.rank.or(record.prefix.rank);
                 inner.prefix.time = inner.prefix.time.take().or_else(|| record.prefix.time.clone());
                 inner.prefix.host = inner.prefix.host.take().or_else(|| record.prefix.host.clone());
@@ -201,7 +201,14 @@ impl Reader<'_> {
         let below = &below[..below.iter().take_while(|line| !line.body.text.is_empty()).count()];
         let joined = Joined::squeezed(record, below);
         let mut found = Vec::new();
-        self.all_matches(index, patterns, &joined, here, &mut found);
+        if let Some(vetoed) = self.all_matches(index, patterns, &joined, here, &mut found) {
+            // The line alone was only the beginning of it.
+            let from = |m: &Match| (m.span.line, m.span.start) == (vetoed.line, vetoed.start);
+            if let Some(at) = out[before..].iter().position(from) {
+                out.remove(before + at);
+            }
+            return;
+        }
         if let Some(wrapped) = found.into_iter().next() {
             match out[before..].iter().position(|m| m.span.start == wrapped.span.start && m.span.line == wrapped.span.line) {
                 Some(at) if out[before + at].captures.len() < wrapped.captures.len() => out[before + at] = wrapped,
@@ -237,12 +244,19 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds the matches that begin in the first record of a joined text.
-    fn all_matches(&self, page: usize, patterns: &[Regex], joined: &Joined, place: Place, out: &mut Vec<Match>) {
+    /// Adds the matches that begin in the first record of a joined text. Where one of them is vetoed as a whole, that one
+    /// comes back.
+    fn all_matches(&self, page: usize, patterns: &[Regex], joined: &Joined, place: Place, out: &mut Vec<Match>) -> Option<Span> {
+        let unless = &self.rules.pages()[page].compiled().unless;
+        let mut vetoed = None;
         for pattern in patterns {
             let before = out.len();
             for found in pattern.captures_iter(&joined.text).take(MOST_MATCHES) {
                 let Some(whole) = found.get(0).filter(|whole| whole.start() < joined.first.max(1) && !whole.is_empty()) else { continue };
+                if joined.is_vetoed(whole.end(), unless) {
+                    vetoed = Some(joined.span(whole.range(), place));
+                    continue;
+                }
                 out.push(Match {
                     page,
                     line: place.line,
@@ -252,10 +266,11 @@ impl Reader<'_> {
                     prefix: joined.records[0].prefix.clone(),
                 });
             }
-            if out.len() > before {
-                return;
+            if out.len() > before || vetoed.is_some() {
+                break;
             }
         }
+        vetoed
     }
 
     /// The records above, nearest first.
@@ -278,9 +293,7 @@ impl Reader<'_> {
 
     /// A neighbouring line: what is seen of it last, when it has carriage returns.
     fn neighbour(&self, i: usize) -> Record {
-        let raw = self.lines.get(i);
-        let raw = &raw[..floor_border(raw, MOST_WRAPPED_BYTES)];
-        clean::segments(raw, 0).pop().map(record::read).unwrap_or_default()
+        record::last(self.lines.get(i), MOST_WRAPPED_BYTES)
     }
 }
 
@@ -346,6 +359,19 @@ impl<'a> Joined<'a> {
     fn locate(&self, at: usize) -> (usize, usize) {
         let run = self.runs.partition_point(|&(start, _, _)| start <= at).saturating_sub(1);
         self.runs.get(run).map_or((0, 0), |&(start, record, offset)| (record, offset + (at - start)))
+    }
+
+    /// Is a message that goes on over several records up to this byte vetoed when it is read as a whole? The break may stand
+    /// between two words or inside one. (The first record alone was asked before.)
+    fn is_vetoed(&self, end: usize, unless: &[Regex]) -> bool {
+        let (last, _) = self.locate(floor_border(&self.text, end.saturating_sub(1)));
+        if last == 0 || unless.is_empty() {
+            return false;
+        }
+        ["", " "].iter().any(|glue| {
+            let whole = self.records[..=last].iter().map(|record| record.body.text.as_str()).collect::<Vec<_>>().join(glue);
+            unless.iter().any(|veto| veto.is_match(&whole))
+        })
     }
 
     /// The text of a range with its white space, where it stands on one line.

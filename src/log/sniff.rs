@@ -3,7 +3,7 @@
 //! A judgement over the first lines only. It errs on the side of reading: rules do not match ordinary text.
 
 /// Lines looked at.
-const HEAD_LINES: usize = 200;
+pub const HEAD_LINES: usize = 200;
 
 /// File names that are logs whatever is in them.
 const LOG_ENDINGS: [&str; 6] = [".log", ".out", ".err", ".csv", ".txt", ".jsonl"];

@@ -5,17 +5,21 @@
 //! follow is context, not a cause. Lines of several ranks are interleaved and may be printed late, so a cause can stand
 //! below its consequences; the class of an event (`precedence`) outranks its place.
 
+use std::sync::Arc;
+
 use super::aftermath::{finished, last_step, next_step, onset};
 use super::attempts::{self, Attempt};
+use super::collectives::{self, Collective, Evidence};
 use super::divergence::Divergence;
 use super::finding::{Finding, Number, Span};
 use super::groups::{self, is_non_finite};
 use super::progress::Steps;
+use super::ranks::{self, Ranks};
 use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
-use super::vocabulary::{Confidence, Kind, Outcome, Role, Severity};
-use super::{Analysis, build, marks, memory, outcome, root, serving, uncaught};
+use super::vocabulary::{Cause, Confidence, Kind, Outcome, Role, Severity};
+use super::{Analysis, build, marks, memory, outcome, recovery, related, root, serving, teardown, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -39,12 +43,23 @@ pub struct Story {
     pub memory: Option<memory::Trend>,
     /// The root cause of the run, when it stands in another file.
     pub elsewhere: Option<Elsewhere>,
+    /// The ranks of the run, as far as this file tells.
+    pub ranks: Ranks,
+    /// The collective that most ranks of this file waited in.
+    pub collective: Option<Collective>,
+    /// The same over all files of the run, where they were compared.
+    pub of_run: Option<Arc<Collective>>,
 }
 
 impl Story {
     /// The group that holds this finding.
     pub fn group_of(&self, finding: usize) -> Option<&Group> {
         self.groups.get(*self.group_index.get(finding)?)
+    }
+
+    /// The collective that most ranks waited in: of the whole run where its files were compared, else of this file.
+    pub fn waited_in(&self) -> Option<&Collective> {
+        self.of_run.as_deref().or(self.collective.as_ref())
     }
 
     /// Is the root cause known, here or in another file of the run?
@@ -76,6 +91,10 @@ pub struct Group {
     pub outcome: Outcome,
     /// The attempt it belongs to, from 0.
     pub attempt: usize,
+    /// Did the program say what it does instead, or follow from what it handled so?
+    pub handled: bool,
+    /// Does nothing tie it to the root cause, although such events often follow one another?
+    pub unrelated: bool,
 }
 
 /// The first non-finite number.
@@ -97,15 +116,18 @@ pub struct Onset {
 pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     let mut findings = build::findings(matches, lines, rules);
     let mut story = Story::default();
+    let steps = &Steps::new(lines);
+    let starts = attempts::starts(&findings, steps);
+    memory::add(&mut findings, &starts, lines, rules);
     if findings.is_empty() {
         return Analysis { findings, story };
     }
-    let steps = &Steps::new(lines);
     story.last_step = last_step(steps);
     serving::mark(&mut findings, story.last_step.map(|(_, line)| line), steps);
-    let starts = attempts::starts(&findings, steps);
+    teardown::mark(&mut findings, lines);
     story.attempts = attempts::of(&starts, lines.count());
     story.groups = groups::group(&findings, &starts, steps);
+    recovery::mark(&findings, &mut story.groups, lines);
     story.group_index = vec![0; findings.len()];
     for (nth, group) in story.groups.iter().enumerate() {
         for &member in &group.members {
@@ -113,12 +135,18 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
         }
     }
     story.root = root::choose(&findings, &mut story, steps);
+    related::mark(&findings, &mut story);
     outcome::judge(&findings, &mut story, lines);
     tell_onward(&findings, &mut story, steps);
     story.onset = onset(&mut findings, &story, steps);
     story.memory = memory_before(&findings, &story, steps);
     marks::mark(&mut findings, &story, lines);
     assign_roles(&mut findings, &story);
+    story.ranks = ranks_of(&findings, &story, lines);
+    story.collective = collectives::judge([&Evidence::of(&findings, None, &story.ranks)]);
+    if let Some(collective) = &story.collective {
+        collectives::mark(&mut findings, collective);
+    }
     Analysis { findings, story }
 }
 
@@ -133,16 +161,27 @@ fn tell_onward(findings: &[Finding], story: &mut Story, steps: &Steps<'_>) {
     story.finished = last.filter(|_| story.root.is_none()).and_then(|line| finished(steps.lines, line, steps.count()));
 }
 
+/// The ranks of the run, read where something went wrong.
+fn ranks_of(findings: &[Finding], story: &Story, lines: &dyn Lines) -> Ranks {
+    let mut loud = findings.iter().filter(|finding| finding.severity != Severity::Info && finding.kind != Kind::Report);
+    let Some(first) = loud.next() else { return Ranks::default() };
+    let last = loud.next_back().unwrap_or(first);
+    let attempt = story.attempts.last().map_or(0, |attempt| attempt.first_line);
+    ranks::read(lines, Some((first.span.line, last.span.line)), attempt)
+}
+
 fn memory_before(findings: &[Finding], story: &Story, steps: &Steps<'_>) -> Option<memory::Trend> {
     let root = story.root.filter(|&root| findings[root].kind == Kind::Oom)?;
     let attempt = story.group_of(root)?.attempt;
     let first = story.attempts.get(attempt).map_or(0, |attempt| attempt.first_line);
-    memory::trend(first, findings[root].span.line, steps)
+    memory::trend(first, findings[root].span.line, findings[root].rank, steps.lines)
 }
 
-/// A memory squeeze that an engine survived above the root cause is neither its cause nor its consequence.
+/// A memory squeeze that an engine survived above the root cause is neither its cause nor its consequence; growth of memory
+/// never is a consequence.
 fn is_prelude(index: usize, finding: &Finding, story: &Story) -> bool {
-    finding.kind == Kind::Oom && finding.confidence == Confidence::Low && story.root.is_some_and(|root| index < root)
+    let squeezed = finding.kind == Kind::Oom && finding.confidence == Confidence::Low && story.root.is_some_and(|root| index < root);
+    squeezed || finding.kind == Kind::Leak
 }
 
 fn assign_roles(findings: &mut [Finding], story: &Story) {
@@ -175,6 +214,7 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
             finding.role = match (is_root, finding.role) {
                 (true, _) if Some(i) == story.root => Role::RootCause,
                 (true, _) => Role::Repeat,
+                (false, _) if i == group.lead && group.unrelated => Role::Context,
                 (false, Role::RootCause) if i == group.lead && is_prelude(i, finding, story) => Role::Context,
                 (false, Role::RootCause) if i == group.lead => Role::Consequence,
                 (false, role) if i == group.lead => role,
@@ -182,6 +222,10 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
             };
             if story.root.is_some() && !is_root && finding.severity == Severity::Error {
                 finding.severity = Severity::Warning;
+            }
+            // The root cause tells the growth before it.
+            if story.memory.is_some() && finding.kind == Kind::Leak && finding.cause == Cause::MemoryGrowth {
+                finding.severity = Severity::Info;
             }
         }
     }

@@ -1,9 +1,12 @@
-//! When a Python exception is the root cause: only where everything else follows from a process that ended.
+//! When a Python exception is the root cause: where everything else follows from a process that ended, or where the log
+//! of a run that made steps ends with it.
 //!
 //! Programs print exceptions that they have handled, so one alone is information. Beside timeouts, closed connections or
-//! a launcher's summary it is what ended its process, unless step lines follow it or it is itself such a symptom.
+//! a launcher's summary it is what ended its process, unless step lines follow it or it is itself such a symptom. So it
+//! is when step lines stand above it and nothing but a process's last words below.
 
 use super::finding::Finding;
+use super::progress::Steps;
 use super::story::{Group, Story};
 use super::vocabulary::{Cause, Kind, Role, Severity};
 
@@ -31,17 +34,35 @@ const SYMPTOMS: [&str; 17] = [
     "LocalWorkerDiedError",
 ];
 
+/// Lines below an exception that are looked through for anything but a process's last words.
+const LAST_WORDS: usize = 200;
+
+/// What a process, its progress bars and its trackers still print while an exception ends it.
+const ENDINGS: [&str; 7] =
+    ["wandb:", "destroy_process_group", "resource_tracker", "ResourceWarning", "Exception ignored in", "it/s]", "s/it]"];
+
 /// The exception that explains the others of an attempt, if one does. `root` is what explains them without exceptions.
-pub(super) fn cause(findings: &[Finding], story: &Story, attempt: usize, root: Option<usize>) -> Option<usize> {
+pub(super) fn cause(findings: &[Finding], story: &Story, attempt: usize, root: Option<usize>, steps: &Steps<'_>) -> Option<usize> {
     if root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) {
         return None;
     }
     // What was started again had ended.
     let was_restarted = attempt + 1 < story.attempts.len();
-    if !was_restarted && !story.groups.iter().any(|group| group.attempt == attempt && is_end(&findings[group.lead])) {
-        return None;
+    let of_attempt = || story.groups.iter().filter(|group| group.attempt == attempt);
+    if was_restarted || of_attempt().any(|group| is_end(&findings[group.lead])) {
+        return first(findings, of_attempt());
     }
-    first(findings, story.groups.iter().filter(|group| group.attempt == attempt))
+    let (_, step_line) = story.last_step?;
+    let after_steps = |group: &&Group| findings[group.lead].span.line >= step_line;
+    first(findings, of_attempt().filter(after_steps)).filter(|_| ends_with_exception(findings, steps))
+}
+
+/// Is an exception the last thing that the log says?
+fn ends_with_exception(findings: &[Finding], steps: &Steps<'_>) -> bool {
+    let Some(last) = findings.iter().rfind(|finding| is_exception(finding) && !is_symptom(finding)) else { return false };
+    let below = last.span.end_line + 1..steps.count();
+    let is_last_word = |line: &str| line.trim().is_empty() || ENDINGS.iter().any(|ending| line.contains(ending));
+    below.len() <= LAST_WORDS && below.into_iter().all(|i| is_last_word(&steps.lines.line(i)))
 }
 
 /// Does anything say that a process ended, and nothing why?
@@ -59,7 +80,8 @@ fn first<'s>(findings: &[Finding], groups: impl Iterator<Item = &'s Group>) -> O
     groups.into_iter().find(alone).map(|group| group.lead)
 }
 
-fn is_end(lead: &Finding) -> bool {
+/// Does it say that a process ended, and not why?
+pub(super) fn is_end(lead: &Finding) -> bool {
     let launcher = lead.kind == Kind::Launch && matches!(lead.role, Role::Consequence | Role::Confirmation);
     launcher || (lead.precedence >= SYMPTOMS_FROM && lead.severity != Severity::Info && !is_exception(lead))
 }

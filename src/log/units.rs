@@ -188,9 +188,32 @@ pub fn duration(ms: f64) -> String {
     }
 }
 
+/// Fills in what a template says of a name: `{name}` is its value, `{name:file|files}` the word that goes with it, the
+/// first one where the value is 1.
+pub fn fill_in(template: &str, name: &str, value: &str) -> String {
+    let mut out = template.replace(&format!("{{{name}}}"), value);
+    let choice = format!("{{{name}:");
+    while let Some(start) = out.find(&choice) {
+        let inside = start + choice.len();
+        let Some(end) = out[inside..].find('}').map(|end| inside + end) else { return out };
+        let (one, many) = out[inside..end].split_once('|').unwrap_or((&out[inside..end], &out[inside..end]));
+        let word = if value == "1" { one } else { many }.to_owned();
+        out.replace_range(start..=end, &word);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_is_no_plural() {
+        let of = |value: &str| fill_in("{n} {n:file|files} read, {n:it was|they were} {m}", "n", value);
+        assert_eq!(of("1"), "1 file read, it was {m}");
+        assert_eq!(of("21"), "21 files read, they were {m}");
+        assert_eq!(fill_in("{n:a", "n", "1"), "{n:a");
+    }
 
     fn bytes(text: &str) -> Option<u64> {
         read(text, None).and_then(|(value, _)| value.bytes())

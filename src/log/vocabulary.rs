@@ -217,6 +217,8 @@ words! {
         NodeFailure = "node-failure",
         /// Memory climbs and never falls.
         MemoryGrowth = "memory-growth",
+        /// Memory is much larger behind one part of a step than before it.
+        MemoryJump = "memory-jump",
         /// One card far above the others.
         Imbalance = "imbalance",
         /// Alive, but not working.

@@ -17,13 +17,14 @@ use super::convert::{ClientFacts, Diagnostics, number, place, position, range};
 use super::diagnostics::SOURCE;
 use super::hover;
 use super::state::{Job, Reading, Todo};
-use crate::explain::config::kin::Said;
+use crate::explain::config::kin::{Base, Said, offers};
 use crate::explain::config::{self, Outcome, View};
 use crate::explain::seen::Card;
 use crate::explain::texts::{Language, text};
 use crate::log::Span;
 use crate::log::vocabulary::Severity;
 use crate::model::checks::Around;
+use crate::model::documents::Document;
 use crate::text::document::{self, LineEdit};
 use crate::text::{Lines, floor_border};
 
@@ -47,8 +48,10 @@ pub struct ConfigReading {
     /// One line a task.
     tasks: Vec<String>,
     marks: Vec<config::Mark>,
-    /// Is it a file around a model, and no config?
-    is_kin: bool,
+    /// What kind of file around a model it is; none for a config.
+    kin: Option<Document>,
+    /// The config that such a file belongs to.
+    base: Option<Arc<Base>>,
 }
 
 /// A hint and its place.
@@ -71,7 +74,9 @@ pub fn read(job: &mut Job) -> Option<Arc<ConfigReading>> {
 
 fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<ConfigReading>> {
     let rope = &job.rope;
-    if rope.len_bytes() > config::MOST_BYTES {
+    let bytes = rope.len_bytes();
+    let head = rope.byte_slice(..rope.char_to_byte(rope.byte_to_char(bytes.min(config::HEAD_BYTES))));
+    if config::is_too_long(bytes, &head.to_string()) {
         return None;
     }
     match config::read(&rope.to_string()) {
@@ -81,13 +86,13 @@ fn read_text(job: &Job, former: Option<Arc<ConfigReading>>) -> Option<Arc<Config
             let base = beside::base(&job.uri, kin.base_name(), kin.looks_above());
             let Said { lens, tasks, hints, marks } = kin.say(base.as_deref(), &job.settings.choice);
             let hints = hints.into_iter().map(|hint| placed(rope, hint)).collect();
-            Some(Arc::new(ConfigReading { hints, lens, tasks, marks, view: None, is_kin: true }))
+            Some(Arc::new(ConfigReading { hints, lens, tasks, marks, view: None, kin: Some(kin.document()), base }))
         }
         Outcome::Config(view) => {
             let hints = view.hints().into_iter().map(|hint| placed(rope, hint)).collect();
             let tasks = view.tasks(&job.settings.choice);
             let marks = marks_of(&view, job);
-            Some(Arc::new(ConfigReading { hints, lens: view.lens(), tasks, marks, view: Some(*view), is_kin: false }))
+            Some(Arc::new(ConfigReading { hints, lens: view.lens(), tasks, marks, view: Some(*view), kin: None, base: None }))
         }
     }
 }
@@ -133,7 +138,8 @@ fn kept(former: &ConfigReading, rope: &Rope, todo: Todo) -> Arc<ConfigReading> {
         lens: former.lens.clone(),
         tasks: former.tasks.clone(),
         marks: Vec::new(),
-        is_kin: former.is_kin,
+        kin: former.kin,
+        base: former.base.clone(),
     })
 }
 
@@ -209,7 +215,16 @@ pub fn hover(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, pos
     let wanted = |mark: &&config::Mark| !reading.settings.disabled.contains(mark.code);
     let marks: Vec<&config::Mark> =
         config.marks.iter().filter(wanted).filter(|mark| mark.span.start <= at && at <= mark.span.end).collect();
-    let key = config.view.as_ref().and_then(|view| view.hover(at));
+    let choice = &reading.settings.choice;
+    let key = match (&config.view, config.kin) {
+        (Some(view), _) => view.hover_for(choice, at),
+        // A long index is not kept: it is read again where somebody asks.
+        (None, Some(_)) => match config::read(&reading.rope.to_string()) {
+            Outcome::Kin(kin) => kin.hover(config.base.as_deref(), choice, at),
+            _ => None,
+        },
+        (None, None) => None,
+    };
     let bytes = key.as_ref().map(|key| key.span.clone()).or_else(|| marks.first().map(|mark| mark.span.clone()))?;
     let parts: Vec<String> = marks.iter().map(|mark| mark.markdown()).chain(key.map(|key| key.markdown)).collect();
     Some(hover::contents(facts, parts.join("\n\n---\n\n"), range(&reading.rope, facts.encoding, span(&reading.rope, bytes))))
@@ -219,11 +234,12 @@ pub fn hover(config: &ConfigReading, reading: &Reading, facts: &ClientFacts, pos
 pub fn completion(reading: &Reading, facts: &ClientFacts, position: Position) -> Option<Vec<CompletionItem>> {
     // While one types the JSON is broken; the text was a config before.
     let config = reading.config.as_ref()?;
-    if config.is_kin {
-        return None;
-    }
     let at = document::offset(&reading.rope, facts.encoding, place(position));
-    let offers = config::completion::at(&reading.rope.to_string(), at);
+    let text = reading.rope.to_string();
+    let offers = match config.kin {
+        Some(kind) => offers::at(kind, config.base.as_deref(), &text, at),
+        None => config::completion::at(&text, at),
+    };
     let item = |offer: config::completion::Offer| {
         let edit =
             TextEdit { range: range(&reading.rope, facts.encoding, span(&reading.rope, offer.span)), new_text: offer.insert.clone() };
@@ -268,7 +284,7 @@ pub fn lens(config: &ConfigReading, rope: &Rope, card: Option<&Card>) -> Vec<Cod
     lenses.extend(config.tasks.iter().enumerate().map(|(i, title)| lens_at(i + 1, title, choose::GPU)));
     if !config.tasks.is_empty() {
         lenses.push(lens(text(Language::English, "config.change.gpu"), choose::GPU));
-        if !config.is_kin {
+        if matches!(config.kin, None | Some(Document::DeepSpeedConfig | Document::AdapterConfig)) {
             lenses.push(lens(text(Language::English, "config.change.task"), choose::TASK));
         }
     }

@@ -14,8 +14,9 @@ use tower_lsp_server::ls_types::{
 use super::convert::{ClientFacts, Diagnostics, DocumentUri, range};
 use super::settings::Settings;
 use super::state::Job;
-use super::state::runs::Root;
+use super::state::runs::{Others, Place};
 use crate::explain;
+use crate::explain::texts::{Language, fill};
 use crate::log::finding::Span;
 use crate::log::rules::Rules;
 use crate::log::story::precedes_root;
@@ -36,11 +37,11 @@ const MOST_ALIKE: usize = 8;
 
 /// The findings of a job's text that are shown, as many as the settings allow, and their marks.
 ///
-/// `elsewhere` is the root cause of the run when another open document has it.
-pub fn build(job: &Job, analysis: &Analysis, elsewhere: Option<&Root>) -> (Vec<usize>, Diagnostics) {
+/// `others` is what the other open documents of the run say.
+pub fn build(job: &Job, analysis: &Analysis, others: &Others) -> (Vec<usize>, Diagnostics) {
     let mut shown = shown(analysis, &job.settings);
     let root = analysis.story.root.filter(|root| shown.contains(root));
-    let scene = Scene { uri: &job.uri, rope: &job.rope, facts: &job.facts, rules: &job.rules, analysis, shown: &shown, root, elsewhere };
+    let scene = Scene { uri: &job.uri, rope: &job.rope, facts: &job.facts, rules: &job.rules, analysis, shown: &shown, root, others };
     let most = job.settings.max_findings;
     // The mark that counts the rest takes the last place; with a single place the root cause has it.
     let kept = if shown.len() > most { (most - 1).max(1) } else { shown.len() };
@@ -127,8 +128,8 @@ struct Scene<'a> {
     shown: &'a [usize],
     /// The root cause, when it is shown.
     root: Option<usize>,
-    /// The root cause in another document.
-    elsewhere: Option<&'a Root>,
+    /// What other documents of the run say.
+    others: &'a Others,
 }
 
 impl Scene<'_> {
@@ -198,11 +199,15 @@ impl Scene<'_> {
                 let followed = shown.filter(|&k| self.analysis.findings[k].role == Role::Consequence);
                 let what = |k: usize| if precedes_root(self.analysis, k) { "before it: " } else { "followed: " };
                 places.extend(followed.take(MOST_FOLLOWED).map(|k| self.place(k, what(k))));
+                places.extend(self.others.events.iter().map(|event| self.in_another(event, self.relation(root, event))));
+                places.extend(self.more_elsewhere(root));
             }
             Some(root) if self.analysis.findings[i].role == Role::Consequence => {
                 places.push(self.place(root, "root cause: "));
             }
-            None if self.analysis.findings[i].role == Role::Consequence => places.extend(self.elsewhere.map(|root| self.in_another(root))),
+            None if self.analysis.findings[i].role == Role::Consequence => {
+                places.extend(self.others.root.iter().map(|root| self.in_another(root, "root cause: ")))
+            }
             _ => {}
         }
         if let Some(group) = self.analysis.story.groups.iter().find(|group| group.lead == i) {
@@ -221,13 +226,29 @@ impl Scene<'_> {
         }
     }
 
-    fn in_another(&self, root: &Root) -> DiagnosticRelatedInformation {
-        let marked = explain::mark(&root.finding, &Lines::line(&root.rope, root.finding.span.line));
-        let rank = of_rank(&root.finding);
+    fn in_another(&self, place: &Place, what: &str) -> DiagnosticRelatedInformation {
+        let marked = explain::mark(&place.finding, &Lines::line(&place.rope, place.finding.span.line));
+        let rank = of_rank(&place.finding);
         DiagnosticRelatedInformation {
-            location: Location { uri: root.uri.0.clone(), range: range(&root.rope, self.facts.encoding, marked) },
-            message: format!("root cause: {rank}{}", root.finding.message),
+            location: Location { uri: place.uri.0.clone(), range: range(&place.rope, self.facts.encoding, marked) },
+            message: format!("{what}{rank}{}", place.finding.message),
         }
+    }
+
+    /// What an event of another document is to the root cause: the same once more, or what followed.
+    fn relation(&self, root: usize, event: &Place) -> &'static str {
+        let root = &self.analysis.findings[root];
+        if (&root.rule, root.cause) == (&event.finding.rule, event.finding.cause) { "also: " } else { "followed: " }
+    }
+
+    /// How many events of other documents are not listed.
+    fn more_elsewhere(&self, root: usize) -> Option<DiagnosticRelatedInformation> {
+        if self.others.more == 0 {
+            return None;
+        }
+        let message = fill(Language::English, "diagnostic.more-elsewhere", &[("count", self.others.more.to_string())]);
+        let location = Location { uri: self.uri.0.clone(), range: self.marked(&self.analysis.findings[root]) };
+        Some(DiagnosticRelatedInformation { location, message })
     }
 
     /// The mark that stands for those left out, on the first of them.
@@ -236,10 +257,7 @@ impl Scene<'_> {
             range: self.marked(&self.analysis.findings[first]),
             severity: Some(DiagnosticSeverity::INFORMATION),
             source: Some(SOURCE.to_owned()),
-            message: format!(
-                "{count} more findings are not shown: a file gets at most {most} marks (setting trainwreck.maxFindings). \
-                 `trainwreck check` lists all."
-            ),
+            message: fill(Language::English, "diagnostic.rest", &[("count", count.to_string()), ("most", most.to_string())]),
             ..Diagnostic::default()
         }
     }

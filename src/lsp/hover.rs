@@ -1,19 +1,17 @@
 //! The explanation under the pointer.
 
-use std::path::PathBuf;
-
 use tower_lsp_server::ls_types::{Hover, HoverContents, MarkupContent, MarkupKind, Position, Range};
 
 use super::config;
 use super::convert::{ClientFacts, place, range};
-use super::expected;
+use super::expected::{self, Around};
 use super::state::Reading;
 use crate::explain;
 use crate::log::{Finding, story};
 use crate::text::document;
 
 /// What a reading says at a position.
-pub fn hover(reading: &Reading, facts: &ClientFacts, position: Position, workspaces: &[PathBuf]) -> Option<Hover> {
+pub fn hover(reading: &Reading, facts: &ClientFacts, position: Position, around: &Around<'_>) -> Option<Hover> {
     if let Some(config) = &reading.config {
         return config::hover(config, reading, facts, position);
     }
@@ -25,7 +23,7 @@ pub fn hover(reading: &Reading, facts: &ClientFacts, position: Position, workspa
     if here.peek().is_some() && here.all(|(_, finding)| reading.settings.disabled.contains(&*finding.rule)) {
         return None;
     }
-    let addition = |finding: &Finding| expected::section(reading, analysis, finding, workspaces);
+    let addition = |finding: &Finding| expected::section(reading, analysis, finding, around);
     let text = explain::hover(analysis, &reading.rules, place.line, column, &addition)?;
     Some(contents(facts, text.markdown, range(&reading.rope, facts.encoding, text.span)))
 }

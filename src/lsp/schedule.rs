@@ -14,6 +14,7 @@ use super::config::{self, ConfigReading};
 use super::diagnostics;
 use super::note;
 use super::state::{Job, Reading, State, Todo};
+use crate::log::sniff::HEAD_LINES;
 use crate::log::{Analysis, LogDocument, looks_like_log};
 use crate::text::document::LineEdit;
 
@@ -50,9 +51,9 @@ fn read(state: &State, job: &mut Job) -> Option<Reading> {
     if !state.is_current(job) {
         return None;
     }
-    let root = state.among_its_run(job, &mut analysis);
+    let others = state.among_its_run(job, &mut analysis);
     let (shown, diagnostics) = match (&analysis, &config) {
-        (Some(analysis), _) => diagnostics::build(job, analysis, root.as_ref()),
+        (Some(analysis), _) => diagnostics::build(job, analysis, &others),
         (None, Some(config)) => (Vec::new(), config::marks(config, job)),
         (None, None) => Default::default(),
     };
@@ -84,13 +85,15 @@ fn analyse(job: &mut Job) -> Option<Option<Arc<Analysis>>> {
     let cancel = job.cancel.clone();
     let keep_going = || !cancel.load(Ordering::Relaxed);
     let engine = match (job.todo, job.engine.take()) {
+        // What is judged is the beginning of a text: an edit there may have made the log a document.
+        (Todo::Edit(LineEdit { first, .. }), Some(_)) if first < HEAD_LINES && !is_log(job) => return Some(None),
         (Todo::Edit(LineEdit { first, old, new }), Some(mut engine)) => {
             engine.edit(&job.rope, first, old, new, &keep_going)?;
             engine
         }
         (Todo::Show | Todo::Nothing, Some(engine)) => engine,
         _ => {
-            if !looks_like_log(&job.uri.name(), &job.language, &head(&job.rope)) {
+            if !is_log(job) {
                 return Some(None);
             }
             let mut engine = LogDocument::new(job.rules.clone());
@@ -101,6 +104,10 @@ fn analyse(job: &mut Job) -> Option<Option<Arc<Analysis>>> {
     let analysis = engine.analysis();
     job.engine = Some(engine);
     Some(Some(analysis))
+}
+
+fn is_log(job: &Job) -> bool {
+    looks_like_log(&job.uri.name(), &job.language, &head(&job.rope))
 }
 
 fn head(rope: &Rope) -> String {

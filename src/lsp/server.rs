@@ -15,6 +15,7 @@ use tower_lsp_server::ls_types::*;
 use tower_lsp_server::{Client, LanguageServer};
 
 use super::convert::{ClientFacts, DocumentUri, kind_of, place};
+use super::expected::Around;
 use super::publish::PATIENCE;
 use super::reader::{Contents, Parcels};
 use super::settings::{SECTION, Settings};
@@ -261,7 +262,12 @@ impl LanguageServer for Backend {
         let facts = self.state.facts();
         let workspaces = self.user_rules.workspaces();
         // A config is read once more for the hover; that is no work for this thread.
-        let hover = tokio::task::spawn_blocking(move || hover::hover(&reading, &facts, at.position, &workspaces)).await;
+        let state = self.state.clone();
+        let hover = tokio::task::spawn_blocking(move || {
+            let around = Around { workspaces: &workspaces, run: &|uri| state.others_of_run(uri) };
+            hover::hover(&reading, &facts, at.position, &around)
+        });
+        let hover = hover.await;
         Ok(hover.ok().flatten())
     }
 

@@ -15,6 +15,10 @@ use crate::model::training::Task;
 /// The section of the settings that is ours.
 pub const SECTION: &str = "trainwreck";
 
+/// The most GPUs and tokens that can be set.
+const MOST_GPUS: u64 = 1_000_000;
+const MOST_TOKENS: u64 = 100_000_000;
+
 /// The settings in force.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -54,6 +58,13 @@ impl Settings {
         if let Some(name) = value.get("task").and_then(Value::as_str) {
             settings.choice.task = budget::task(name.trim());
         }
+        // Nought stands for the default, as an editor without an empty number sends it.
+        if let Some(gpus) = value.get("gpus").and_then(Value::as_u64) {
+            settings.choice.gpus = (1..=MOST_GPUS).contains(&gpus).then_some(gpus);
+        }
+        if let Some(seq) = value.get("sequenceLength").and_then(Value::as_u64) {
+            settings.choice.seq = (1..=MOST_TOKENS).contains(&seq).then_some(seq);
+        }
         settings
     }
 }
@@ -89,8 +100,8 @@ mod tests {
     #[test]
     fn both_forms_are_read() {
         let object = json!({"maxFindings": 7, "rules": {"disabled": ["cuda-oom"]}, "inlayHints": {"enabled": false},
-            "gpu": "rtx-4090", "task": "lora"});
-        let choice = Choice { gpu: Some(cards::card("rtx-4090")), task: budget::task("lora") };
+            "gpu": "rtx-4090", "task": "lora", "gpus": 4, "sequenceLength": 4096});
+        let choice = Choice { gpu: Some(cards::card("rtx-4090")), task: budget::task("lora"), gpus: Some(4), seq: Some(4096) };
         let expected = Settings { max_findings: 7, disabled: HashSet::from(["cuda-oom".to_string()]), inlay_hints: false, choice };
         assert_eq!(Settings::default().with(&object), expected);
         assert_eq!(Settings::default().with(&json!({ "trainwreck": object })), expected);
@@ -98,7 +109,7 @@ mod tests {
 
     #[test]
     fn mistakes_change_nothing() {
-        let wrong = json!({"maxFindings": "many", "rules": [1], "inlayHints": {"enabled": 1}, "gpu": 4090, "task": []});
+        let wrong = json!({"maxFindings": "many", "rules": [1], "inlayHints": {"enabled": 1}, "gpu": 4090, "task": [], "gpus": 0, "sequenceLength": "long"});
         for value in [wrong, json!(null), json!([]), json!(3)] {
             assert_eq!(Settings::default().with(&value), Settings::default());
         }

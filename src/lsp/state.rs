@@ -21,7 +21,7 @@ use super::reader::Change;
 use super::settings::{Chosen, Settings};
 use crate::explain::seen;
 use crate::log::rules::Rules;
-use crate::log::run::{Membership, Told, membership};
+use crate::log::run::{Membership, membership};
 use crate::log::{Analysis, LogDocument};
 use crate::text::document::{self, LineEdit};
 
@@ -94,7 +94,7 @@ pub struct Document {
     /// The run that its name says it belongs to.
     run: Option<Membership>,
     /// What it says that matters to the other logs of its run.
-    told: Option<Told>,
+    shared: Option<runs::Shared>,
     /// Totals of cards that its memory errors print.
     totals: Vec<u64>,
     /// Diagnostics of this document were sent that are not empty.
@@ -270,7 +270,7 @@ impl State {
             cancel: Arc::default(),
             reading: None,
             run: membership(&uri.path()),
-            told: None,
+            shared: None,
             totals: Vec::new(),
             marked: false,
             missed: false,
@@ -308,7 +308,7 @@ impl State {
         let Some(document) = inner.documents.remove(&uri.key()) else {
             return;
         };
-        if let (Some(run), Some(_)) = (&document.run, &document.told) {
+        if let (Some(run), Some(_)) = (&document.run, &document.shared) {
             inner.show_run(&run.key, uri);
             self.work.notify_one();
         }

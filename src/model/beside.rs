@@ -1,5 +1,5 @@
-//! Files beside a config that say how it is stored or trained: the index of the weights, the
-//! configuration of DeepSpeed, the state of a trainer.
+//! Files beside a config that say how it is stored or trained: the index of the weights and
+//! the state of a trainer.
 
 use super::config::{Result, Section};
 use super::json::{Span, Value};
@@ -66,52 +66,6 @@ fn bytes(c: Section<'_>, name: &str) -> Option<u64> {
         Value::Float(number) if (0.0..1e18).contains(&number) => Some(number as u64),
         _ => None,
     }
-}
-
-/// What a configuration of DeepSpeed says about memory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeepSpeed {
-    /// ZeRO stage, 0 to 3.
-    pub stage: u64,
-    /// Whether optimiser states live in host memory or on a disk.
-    pub offload_optimizer: bool,
-    /// Whether parameters do.
-    pub offload_parameters: bool,
-    /// Sequences of one step on one device; none for `auto`.
-    pub micro_batch: Option<u64>,
-    /// Steps whose gradients are added up; none for `auto`.
-    pub accumulation: Option<u64>,
-    /// `bf16`, `fp16` or `fp32`.
-    pub precision: &'static str,
-}
-
-/// Reads a configuration of DeepSpeed.
-pub fn deepspeed(c: Section<'_>) -> Result<DeepSpeed> {
-    let zero = c.section("zero_optimization");
-    let stage = zero.int("stage", 0)?;
-    if stage > 3 {
-        return Err(zero.wrong("stage", format!("must be 0 to 3, and is {stage}")));
-    }
-    let offloads = |name: &str| zero.section(name).str("device").is_some_and(|device| device != "none");
-    let on = |name: &str| c.section(name).bool("enabled", false).unwrap_or(false);
-    // `auto` leaves a value to the trainer.
-    let number = |names: &str| {
-        if c.str(names) == Some("auto") { Ok(None) } else { c.int_opt(names) }
-    };
-    Ok(DeepSpeed {
-        stage,
-        offload_optimizer: offloads("offload_optimizer") || zero.bool("cpu_offload", false).unwrap_or(false),
-        offload_parameters: offloads("offload_param"),
-        micro_batch: number("train_micro_batch_size_per_gpu")?,
-        accumulation: number("gradient_accumulation_steps")?,
-        precision: if on("bf16") || on("bfloat16") {
-            "bf16"
-        } else if on("fp16") {
-            "fp16"
-        } else {
-            "fp32"
-        },
-    })
 }
 
 /// One entry of a trainer's history.
@@ -182,14 +136,6 @@ mod tests {
             parse(r#"{"metadata": {"total_size": 16060522496}, "weight_map": {"lm_head.weight": "a", "model.norm.weight": "a"}}"#).unwrap();
         let index = weights_index(Section::new(&node)).unwrap();
         assert_eq!((index.total_bytes, index.tensors, index.head.as_deref()), (Some(16_060_522_496), 2, Some("lm_head.weight")));
-    }
-
-    #[test]
-    fn deepspeed_with_auto_values() {
-        let text = r#"{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 4}"#;
-        let read = deepspeed(Section::new(&parse(text).unwrap())).unwrap();
-        assert_eq!((read.stage, read.offload_optimizer, read.offload_parameters), (3, true, false));
-        assert_eq!((read.micro_batch, read.accumulation, read.precision), (None, Some(4), "bf16"));
     }
 
     #[test]

@@ -6,6 +6,10 @@ use super::Model;
 use super::plan::{self, Plan};
 use super::training::{Engine, Phase, Setup, SetupError, Task, states};
 
+/// The largest batch that is looked at.
+pub const MOST_BATCH: u64 = 1_000_000;
+/// The longest sequence that is looked at where the model sets no limit.
+pub const MOST_TOKENS: u64 = 1 << 24;
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// How a plan sits on a GPU.
@@ -28,7 +32,7 @@ pub struct Fit {
     pub headroom: i64,
     /// Largest batch that fits, with all else as it is.
     pub max_batch: u64,
-    /// Longest sequence that fits.
+    /// Longest sequence that fits, up to the length that the model is made for.
     pub max_context: u64,
     /// Most sequences at the same time, in inference.
     pub max_concurrency: Option<u64>,
@@ -42,6 +46,11 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Result<Fit, SetupError> 
     let verdict = verdict(&plan, setup, memory);
     let inference = setup.task == Task::Inference;
     let held = states::weights(model, setup);
+    // Longer texts than the model is made for are only looked at when they are asked for.
+    let longest = match model.dimensions.positions {
+        positions if positions >= setup.seq => positions,
+        _ => MOST_TOKENS,
+    };
     let passes = |change: &dyn Fn(&mut Setup)| -> bool {
         let mut other = setup.clone();
         change(&mut other);
@@ -50,14 +59,14 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Result<Fit, SetupError> 
     Ok(Fit {
         verdict,
         headroom,
-        max_batch: largest(1_000_000, |value| {
+        max_batch: largest(MOST_BATCH, |value| {
             passes(&|other| {
                 other.batch = value;
                 other.concurrency = 1;
             })
         }),
-        max_context: largest(1 << 24, |value| passes(&|other| other.seq = value)),
-        max_concurrency: inference.then(|| largest(1_000_000, |value| passes(&|other| other.concurrency = value))),
+        max_context: largest(longest, |value| passes(&|other| other.seq = value)),
+        max_concurrency: inference.then(|| largest(MOST_BATCH, |value| passes(&|other| other.concurrency = value))),
     })
 }
 
@@ -81,7 +90,7 @@ fn total(model: &Model, setup: &Setup, held: &(f64, String)) -> f64 {
 }
 
 /// Bytes that a run may take: vLLM leaves a tenth of the card.
-pub(super) fn usable(setup: &Setup, memory: u64) -> u64 {
+pub fn usable(setup: &Setup, memory: u64) -> u64 {
     if setup.task == Task::Inference && setup.engine == Engine::Vllm { memory - memory / 10 } else { memory }
 }
 

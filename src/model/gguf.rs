@@ -135,33 +135,44 @@ pub enum Mix {
     Q5KM,
 }
 
+/// Names of mixes, as files carry them.
+const NAMES: &[(&str, Mix)] = &[
+    ("F32", Mix::Plain(Type::F32)),
+    ("F16", Mix::Plain(Type::F16)),
+    ("Q4_0", Mix::Plain(Type::Q4_0)),
+    ("Q5_0", Mix::Plain(Type::Q5_0)),
+    ("Q8_0", Mix::Plain(Type::Q8_0)),
+    ("Q6_K", Mix::Plain(Type::Q6K)),
+    ("Q2_K", Mix::Q2K),
+    ("Q4_1", Mix::Plain(Type::Q4_1)),
+    ("Q5_1", Mix::Plain(Type::Q5_1)),
+    ("IQ4_NL", Mix::Plain(Type::Iq4Nl)),
+    ("IQ4_XS", Mix::Iq4Xs),
+    ("MXFP4", Mix::Plain(Type::Mxfp4)),
+    ("TQ1_0", Mix::Plain(Type::Tq1)),
+    ("TQ2_0", Mix::Plain(Type::Tq2)),
+    ("Q3_K_S", Mix::Q3KS),
+    ("Q3_K_L", Mix::Q3KL),
+    ("Q5_K_S", Mix::Q5KS),
+    ("Q3_K_M", Mix::Q3KM),
+    ("Q4_K_S", Mix::Q4KS),
+    ("Q4_K_M", Mix::Q4KM),
+    ("Q5_K_M", Mix::Q5KM),
+];
+/// Other names of the same.
+const ALIASES: &[(&str, &str)] = &[("BF16", "F16"), ("MXFP4_MOE", "MXFP4"), ("Q3_K", "Q3_K_M"), ("Q4_K", "Q4_K_M"), ("Q5_K", "Q5_K_M")];
+
 impl Mix {
     /// Reads a name as files carry it: `Q4_K_M`.
     pub fn parse(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_uppercase().as_str() {
-            "F32" => Mix::Plain(Type::F32),
-            "F16" | "BF16" => Mix::Plain(Type::F16),
-            "Q4_0" => Mix::Plain(Type::Q4_0),
-            "Q5_0" => Mix::Plain(Type::Q5_0),
-            "Q8_0" => Mix::Plain(Type::Q8_0),
-            "Q6_K" => Mix::Plain(Type::Q6K),
-            "Q2_K" => Mix::Q2K,
-            "Q4_1" => Mix::Plain(Type::Q4_1),
-            "Q5_1" => Mix::Plain(Type::Q5_1),
-            "IQ4_NL" => Mix::Plain(Type::Iq4Nl),
-            "IQ4_XS" => Mix::Iq4Xs,
-            "MXFP4" | "MXFP4_MOE" => Mix::Plain(Type::Mxfp4),
-            "TQ1_0" => Mix::Plain(Type::Tq1),
-            "TQ2_0" => Mix::Plain(Type::Tq2),
-            "Q3_K_S" => Mix::Q3KS,
-            "Q3_K_L" => Mix::Q3KL,
-            "Q5_K_S" => Mix::Q5KS,
-            "Q3_K_M" | "Q3_K" => Mix::Q3KM,
-            "Q4_K_S" => Mix::Q4KS,
-            "Q4_K_M" | "Q4_K" => Mix::Q4KM,
-            "Q5_K_M" | "Q5_K" => Mix::Q5KM,
-            _ => return None,
-        })
+        let upper = name.to_ascii_uppercase();
+        let full = ALIASES.iter().find(|(alias, _)| *alias == upper).map_or(upper.as_str(), |(_, full)| full);
+        NAMES.iter().find(|(name, _)| *name == full).map(|(_, mix)| *mix)
+    }
+
+    /// The name that files carry.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, mix)| *mix == self).map_or("of an unusual type", |(name, _)| name)
     }
 
     /// The type of a matrix in a layer.

@@ -10,6 +10,7 @@ pub mod architectures;
 pub mod beside;
 pub mod checks;
 pub mod config;
+pub mod deepspeed;
 pub mod documents;
 pub mod fit;
 pub mod gguf;
@@ -93,7 +94,8 @@ pub fn from_section(root: Section<'_>) -> Result<Model> {
         inventory: parts.inventory,
         dimensions: parts.dimensions,
         tied: parts.tied,
-        dtype: quantization::dtype(root),
+        // Original checkpoints are written in 16 bits, and their files have no key for it.
+        dtype: quantization::dtype(root).or(original.then_some(Dtype::Bfloat16)),
         quantization: quantization::read(root)?,
         inexact: parts.inexact,
         notes: parts.notes,

@@ -5,7 +5,8 @@
 //! `total` also cover what a config cannot tell, each named in [`Plan::unknowns`].
 
 use super::Model;
-use super::training::{Certainty, Engine, Phase, Piece, Setup, SetupError, Task, inference, phases, states};
+use super::quantization::Dtype;
+use super::training::{Certainty, Engine, Phase, Piece, Setup, SetupError, Task, digits, inference, phases, states, zero};
 
 const GIB: f64 = (1u64 << 30) as f64;
 const MIB: f64 = (1u64 << 20) as f64;
@@ -52,6 +53,10 @@ pub struct Plan {
     pub total_high: u64,
     /// Parameters that are trained; none in inference.
     pub trainable: u64,
+    /// Bytes of all GPUs' states in host memory.
+    pub host: u64,
+    /// Bytes of all GPUs' states on a disk.
+    pub disk: u64,
     /// What a config cannot tell, and what the range of `total` covers.
     pub unknowns: Vec<&'static str>,
     /// What a reader should know.
@@ -80,6 +85,7 @@ pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
     let high = bound(|piece| piece.spread.1);
     let beside = beside(setup, allocated);
     let extra = |pick: fn(&Piece) -> f64| -> f64 { beside.iter().map(pick).sum() };
+    let (host, disk) = zero::outside(model, setup, &held);
     let mut terms: Vec<Term> = peak.pieces.iter().map(|piece| term(piece, true)).collect();
     terms.extend(beside.iter().map(|piece| term(piece, false)));
     Ok(Plan {
@@ -93,8 +99,10 @@ pub fn of(model: &Model, setup: &Setup) -> Result<Plan, SetupError> {
         total_low: whole(least_of(model, setup, &phases).min(allocated) + extra(|piece| piece.bytes * piece.spread.0)),
         total_high: whole(most(setup, &phases).max(high) + extra(|piece| piece.bytes * piece.spread.1)),
         trainable: whole(states.trainable),
+        host: whole(host),
+        disk: whole(disk),
         unknowns: unknowns(model, setup),
-        notes: notes(model, setup, &states),
+        notes: notes(model, setup, &states).into_iter().chain(offloaded(setup, host, disk)).collect(),
     })
 }
 
@@ -108,7 +116,7 @@ fn check(model: &Model, setup: &Setup, states: &states::States) -> Result<(), Se
             "--task full: quantised weights cannot be trained; take the config of the base model, or --task qlora".to_owned(),
         ));
     }
-    if setup.task != Task::Inference && super::training::shape::of(model).is_empty() {
+    if setup.task != Task::Inference && !super::training::shape::has_layers(model) {
         return Err(SetupError(
             "training of this kind of network is not modelled: its layers are no language model. Parameters and weights are known; the memory of a step is not".to_owned(),
         ));
@@ -119,10 +127,22 @@ fn check(model: &Model, setup: &Setup, states: &states::States) -> Result<(), Se
             setup.lora_targets.join(",")
         )));
     }
+    if setup.tensor_parallel > 1 && model.dimensions.heads <= 1 {
+        return Err(SetupError(format!(
+            "--tensor-parallel {}: the model has no attention heads to share out; leave the flag out",
+            setup.tensor_parallel
+        )));
+    }
     if setup.tensor_parallel > model.dimensions.heads.max(1) {
         return Err(SetupError(format!(
             "--tensor-parallel {}: the model has {} attention heads to share",
             setup.tensor_parallel, model.dimensions.heads
+        )));
+    }
+    if setup.tensor_parallel > 1 && !model.dimensions.heads.is_multiple_of(setup.tensor_parallel) {
+        return Err(SetupError(format!(
+            "--tensor-parallel {}: the {} attention heads cannot be shared out evenly, and engines refuse to start; take a divisor of {}",
+            setup.tensor_parallel, model.dimensions.heads, model.dimensions.heads
         )));
     }
     if setup.pipeline_parallel > model.dimensions.layers.max(1) {
@@ -157,7 +177,7 @@ pub(super) fn beside(setup: &Setup, allocated: f64) -> Vec<Piece> {
     let training = setup.task != Task::Inference;
     let sharded = setup.zero == 3 && setup.data_parallel() > 1;
     let (slack, spread, text) = match (training, sharded) {
-        (true, true) => (0.12, (0.0, 2.0), "12 % of the tensors: FSDP leaves gaps"),
+        (true, true) => (0.12, (0.0, 2.0), "12 % of the tensors: weights that are gathered and freed leave gaps"),
         (true, false) => (0.05, (0.0, 3.0), "5 % of the tensors; up to 15 % with changing lengths"),
         (false, _) => (0.02, (0.0, 3.0), "2 % of the tensors"),
     };
@@ -218,8 +238,12 @@ fn most(setup: &Setup, phases: &[Phase]) -> f64 {
 
 fn unknowns(model: &Model, setup: &Setup) -> Vec<&'static str> {
     let mut out = Vec::new();
-    if setup.task == Task::Inference {
-        out.push("whether the prompt is read whole or in pieces");
+    if setup.task == Task::Inference && !super::training::shape::has_layers(model) {
+        out.push("activations of its layers");
+    } else if setup.task == Task::Inference {
+        if !super::kv_cache::kinds(&model.inventory).is_empty() {
+            out.push("whether the prompt is read whole or in pieces");
+        }
         out.push("memory of other processes on the card");
         if setup.engine == Engine::Vllm {
             out.push("CUDA graphs and adapters of vLLM");
@@ -244,6 +268,16 @@ fn unknowns(model: &Model, setup: &Setup) -> Vec<&'static str> {
     out
 }
 
+/// What must be held outside the GPUs.
+fn offloaded(setup: &Setup, host: f64, disk: f64) -> Vec<String> {
+    let gpus = if setup.gpus > 1 { format!(" for {} GPUs together", digits(setup.gpus as f64)) } else { String::new() };
+    let line = |bytes: f64, place: &str, more: &str| {
+        (bytes > 0.0).then(|| format!("offloaded to {place}{gpus}: {:.2} GiB of states{more}", bytes / GIB))
+    };
+    let pinned = "; pinned buffers may need half as much again, and a machine with less kills the run (exit code -9)";
+    line(host, "host memory", pinned).into_iter().chain(line(disk, "the disk", "")).collect()
+}
+
 fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {
     let mut out = Vec::new();
     if setup.is_lora() {
@@ -252,8 +286,10 @@ fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {
             out.push("all-linear leaves out routers and experts, which are no linear layers in transformers 5; where they take adapters, name them in --lora-targets".to_owned());
         }
     }
-    if setup.task == Task::Inference && setup.dtype.is_none() && model.dtype.is_none() {
-        out.push("the config names no dtype; 16 bits are assumed".to_owned());
+    if setup.task == Task::Inference && setup.dtype.is_none() && model.stored_dtype() == Dtype::Float32 && setup.engine == Engine::Vllm {
+        out.push("vLLM loads 32-bit weights in float16 unless --dtype float32 is given".to_owned());
+    } else if setup.task == Task::Inference && setup.dtype.is_none() && model.dtype.is_none() && model.quantization.is_none() {
+        out.push("the config names no dtype; 32-bit floats are assumed, as in the weights above; --dtype bf16 halves them".to_owned());
     }
     if setup.task != Task::Inference && setup.gpus == 1 && (setup.zero > 0) {
         out.push(format!("ZeRO {} shares nothing on one GPU; see --gpus", setup.zero));
@@ -268,7 +304,11 @@ fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {
     if model.inventory.groups.iter().any(tower) {
         out.push("images and sound are left out: the plan counts text tokens and the weights of the towers".to_owned());
     }
-    if setup.task != Task::Inference && states.trainable > 0.0 && setup.optimizer == super::training::Optimizer::AdamW {
+    if setup.task != Task::Inference
+        && states.trainable > 0.0
+        && setup.optimizer == super::training::Optimizer::AdamW
+        && setup.sharing.is_none()
+    {
         out.push(
             "AdamW in its foreach form needs one more copy of the trained parameters in its step; --optimizer adamw-fused does not"
                 .to_owned(),

@@ -141,7 +141,22 @@ fn escape_length(tail: &str) -> usize {
 const MOST_ESCAPE: usize = 64;
 
 /// Keys under which JSON log writers put the message.
-const MESSAGE_KEYS: [&str; 9] = ["message", "msg", "log", "text", "exc_info", "exception", "error", "stack_trace", "content"];
+const MESSAGE_KEYS: [&str; 14] = [
+    "message",
+    "msg",
+    "log",
+    "text",
+    "exc_info",
+    "exception",
+    "error",
+    "err",
+    "errors",
+    "warnings",
+    "detail",
+    "traceback",
+    "stack_trace",
+    "content",
+];
 
 /// The message of a JSON log record, its escapes undone, cut at its line feeds.
 ///
@@ -163,12 +178,14 @@ pub fn json_messages(segment: &Segment) -> Option<Vec<Segment>> {
     (!out.is_empty()).then_some(out)
 }
 
-/// Offset behind the opening quote of the string value of `key`.
+/// Offset behind the opening quote of the string value of `key`, or of the first string of a list.
 fn value_start(text: &str, key: &str) -> Option<usize> {
     let needle = format!("\"{key}\"");
     let at = text.find(&needle)? + needle.len();
     let rest = &text[at..];
-    let colon = rest.len() - rest.trim_start().strip_prefix(':')?.trim_start().len();
+    let value = rest.trim_start().strip_prefix(':')?.trim_start();
+    let value = value.strip_prefix('[').map_or(value, str::trim_start);
+    let colon = rest.len() - value.len();
     rest[colon..].starts_with('"').then_some(at + colon + 1)
 }
 
@@ -258,6 +275,18 @@ mod tests {
         assert_eq!(all.iter().map(|s| s.text.as_str()).collect::<Vec<_>>(), ["step \"9\"", "CUDA out of memory"]);
         assert_eq!(&line[all[1].raw_start(0)..all[1].raw_stop(4)], "CUDA");
         assert_eq!(&line[all[1].raw_start(12)..all[1].raw_stop(18)], "memory");
+    }
+
+    #[test]
+    fn a_json_record_is_read_under_the_rarer_keys_and_in_lists() {
+        for (line, expected) in [
+            (r#"{"level":"error","msg":"request failed","err":"CUDA out of memory"}"#, &["request failed", "CUDA out of memory"][..]),
+            (r#"{"error":"unknown error","warnings":["CUDA out of memory","again"]}"#, &["unknown error", "CUDA out of memory"][..]),
+            (r#"{"msg":"done","errors":[]}"#, &["done"][..]),
+        ] {
+            let all = json_messages(&only(line)).unwrap();
+            assert_eq!(all.iter().map(|s| s.text.as_str()).collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]

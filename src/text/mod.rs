@@ -99,6 +99,12 @@ pub fn floor_border(text: &str, at: usize) -> usize {
     at
 }
 
+/// Does this character show nothing, and change how others show: a control character (C1 ones too), or one that turns the
+/// direction of writing?
+pub fn is_unseen(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

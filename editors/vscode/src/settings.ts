@@ -6,6 +6,8 @@ export interface ServerSettings {
   inlayHints: { enabled: boolean };
   gpu: string;
   task: string;
+  gpus: number;
+  sequenceLength: number;
 }
 
 /**
@@ -19,11 +21,15 @@ export function serverSettings(get: (name: string) => unknown): ServerSettings {
   const hints = get("inlayHints.enabled");
   const gpu = get("gpu");
   const task = get("task");
+  // 0 stands for the server's own choice.
+  const whole = (value: unknown) => (typeof value === "number" && value >= 1 ? Math.floor(value) : 0);
   return {
     maxFindings: typeof max === "number" && max >= 1 ? Math.floor(max) : 200,
     rules: { disabled: Array.isArray(disabled) ? disabled.filter((id) => typeof id === "string") : [] },
     inlayHints: { enabled: typeof hints === "boolean" ? hints : true },
     gpu: typeof gpu === "string" ? gpu : "",
     task: typeof task === "string" && task !== "" ? task : "all",
+    gpus: whole(get("gpus")),
+    sequenceLength: whole(get("sequenceLength")),
   };
 }

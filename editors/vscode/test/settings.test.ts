@@ -11,6 +11,8 @@ test("defaults", () => {
     inlayHints: { enabled: true },
     gpu: "",
     task: "all",
+    gpus: 0,
+    sequenceLength: 0,
   });
 });
 
@@ -21,6 +23,8 @@ test("set values arrive under the same names", () => {
     "inlayHints.enabled": false,
     gpu: "rtx-4090",
     task: "lora",
+    gpus: 16,
+    sequenceLength: 4096,
   };
   assert.deepEqual(from(values), {
     maxFindings: 20,
@@ -28,16 +32,20 @@ test("set values arrive under the same names", () => {
     inlayHints: { enabled: false },
     gpu: "rtx-4090",
     task: "lora",
+    gpus: 16,
+    sequenceLength: 4096,
   });
 });
 
 test("a value of the wrong type counts as not set", () => {
-  const values = { maxFindings: "many", "rules.disabled": ["a", 3], "inlayHints.enabled": "yes", gpu: 4090, task: null };
+  const values = { maxFindings: "many", "rules.disabled": ["a", 3], "inlayHints.enabled": "yes", gpu: 4090, task: null, gpus: "8", sequenceLength: -1 };
   assert.deepEqual(from(values), {
     maxFindings: 200,
     rules: { disabled: ["a"] },
     inlayHints: { enabled: true },
     gpu: "",
     task: "all",
+    gpus: 0,
+    sequenceLength: 0,
   });
 });

@@ -3,7 +3,7 @@
 //! The numbers are those of `trainwreck fit` with its defaults. A line that is nearer to the card than the plan's own
 //! range says "probably".
 
-use super::{LANGUAGE, View, plain, size};
+use super::{LANGUAGE, View, plain, size, terms};
 use crate::explain::texts::{fill, text};
 use crate::gpu::cards::{Card, classes};
 use crate::log::units::grouped;
@@ -19,6 +19,10 @@ pub struct Choice {
     pub gpu: Option<Result<Card, String>>,
     /// The task; none for the usual ones.
     pub task: Option<Task>,
+    /// GPUs of a run, where a file does not tell; none for a usual machine.
+    pub gpus: Option<u64>,
+    /// Tokens of a sequence; none for those of the task.
+    pub seq: Option<u64>,
 }
 
 /// Tasks that have a line when none is chosen.
@@ -62,24 +66,25 @@ pub fn lines(view: &View, choice: &Choice) -> Vec<String> {
         return vec![fill(LANGUAGE, "config.task.no-gpu", &[("why", plain(why))])];
     }
     match choice.task {
-        Some(task) => chosen(model, choice.card(), task),
-        None => USUAL.into_iter().filter_map(|task| line(model, &setup(model, task), choice.card())).collect(),
+        Some(task) => chosen(model, choice, task),
+        None => USUAL.into_iter().filter_map(|task| usual_line(model, &setup(model, task, choice), choice.card())).collect(),
     }
 }
 
-/// The usual settings of a task, no longer than the texts that the model takes.
-pub fn setup(model: &Model, task: Task) -> Setup {
-    let mut setup = Setup::new(task);
-    if model.dimensions.positions > 0 {
-        setup.seq = setup.seq.min(model.dimensions.positions);
+/// The settings of a task: of the length that was chosen, else the usual one, but no longer than the texts that the
+/// model takes.
+pub fn setup(model: &Model, task: Task, choice: &Choice) -> Setup {
+    let mut setup = Setup::new(task).within(model);
+    if let Some(seq) = choice.seq {
+        setup.seq = seq;
     }
     setup
 }
 
 /// A chosen task: its line, and how far it could go or what would make it fit.
-fn chosen(model: &Model, card: Option<&Card>, task: Task) -> Vec<String> {
-    let setup = setup(model, task);
-    let Some(first) = line(model, &setup, card) else {
+fn chosen(model: &Model, choice: &Choice, task: Task) -> Vec<String> {
+    let (setup, card) = (setup(model, task, choice), choice.card());
+    let Some(first) = usual_line(model, &setup, card) else {
         let why = plan::of(model, &setup).err().map(|error| plain(&error.to_string())).unwrap_or_default();
         let why = why.strip_prefix("--task full: ").unwrap_or(&why).to_owned();
         return vec![fill(LANGUAGE, "config.task.none", &[("task", task_name(task).to_owned()), ("why", why)])];
@@ -91,7 +96,7 @@ fn chosen(model: &Model, card: Option<&Card>, task: Task) -> Vec<String> {
 fn further(model: &Model, setup: &Setup, card: &Card) -> Option<String> {
     let fit = fit::of(model, setup, card.memory).ok()?;
     if fit.verdict != Verdict::TooLarge {
-        return Some(reach(model, setup, &fit));
+        return Some(reach(setup, &fit));
     }
     let remedy = remedies::of(model, setup, card.memory).into_iter().find(|remedy| remedy.fits);
     Some(match remedy {
@@ -100,12 +105,8 @@ fn further(model: &Model, setup: &Setup, card: &Card) -> Option<String> {
     })
 }
 
-fn reach(model: &Model, setup: &Setup, fit: &Fit) -> String {
-    let longest = match model.dimensions.positions {
-        0 => fit.max_context,
-        positions => fit.max_context.min(positions),
-    };
-    let values = |many: u64| [("many", grouped(many)), ("tokens", grouped(setup.seq)), ("longest", grouped(longest))];
+fn reach(setup: &Setup, fit: &Fit) -> String {
+    let values = |many: u64| [("many", grouped(many)), ("tokens", grouped(setup.seq)), ("longest", grouped(fit.max_context))];
     match fit.max_concurrency {
         Some(many) => fill(LANGUAGE, "config.task.reach-inference", &values(many)),
         None => fill(LANGUAGE, "config.task.reach", &values(fit.max_batch)),
@@ -113,9 +114,28 @@ fn reach(model: &Model, setup: &Setup, fit: &Fit) -> String {
 }
 
 /// The line of a task; none where the plan cannot be made.
-fn line(model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
+pub(super) fn usual_line(model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
+    line(called(setup), model, setup, card)
+}
+
+/// The plans in full, each term with its formula: of the chosen task, else of inference and of full training.
+pub(super) fn tables(model: &Model, choice: &Choice) -> Vec<String> {
+    let tasks = choice.task.map_or_else(|| vec![Task::Inference, Task::Full], |task| vec![task]);
+    let table = |task: Task| {
+        let setup = setup(model, task, choice);
+        Some(terms::table(&called(&setup), &plan::of(model, &setup).ok()?))
+    };
+    tasks.into_iter().filter_map(table).collect()
+}
+
+/// A task and its length in words.
+fn called(setup: &Setup) -> String {
+    fill(LANGUAGE, "config.task.what", &[("task", task_name(setup.task).to_owned()), ("tokens", grouped(setup.seq))])
+}
+
+/// The line of a run that is called so; none where the plan cannot be made.
+pub(super) fn line(what: String, model: &Model, setup: &Setup, card: Option<&Card>) -> Option<String> {
     let plan = plan::of(model, setup).ok()?;
-    let what = fill(LANGUAGE, "config.task.what", &[("task", task_name(setup.task).to_owned()), ("tokens", grouped(setup.seq))]);
     let about = super::about(model.is_exact());
     let Some(card) = card else {
         return Some(classes_line(what, about, &plan));
@@ -166,7 +186,7 @@ mod tests {
 
     fn said(gpu: Option<&str>, task: Option<Task>) -> Vec<String> {
         let Outcome::Config(view) = read(LLAMA) else { panic!("a config") };
-        lines(&view, &Choice { gpu: gpu.map(card), task })
+        lines(&view, &Choice { gpu: gpu.map(card), task, ..Choice::default() })
     }
 
     #[test]

@@ -38,6 +38,8 @@ const VALUES: &[(&str, &str)] = &[
     ("bnb_4bit_quant_type", "nf4|fp4"),
     ("hidden_act|hidden_activation|activation_function", "silu|gelu|gelu_new|gelu_pytorch_tanh|relu|relu2|swish"),
 ];
+/// The list of the kinds of layers, and its items.
+const LAYER_KINDS: (&str, &str) = ("layer_types", "full_attention|sliding_attention|chunked_attention|linear_attention");
 /// Keys whose value is true or false.
 const FLAGS: &str = "tie_word_embeddings|use_cache|attention_bias|mlp_bias|load_in_4bit|load_in_8bit|bnb_4bit_use_double_quant|desc_act|sym|\
     zero_point";
@@ -59,36 +61,60 @@ const PARTS: &str = super::keys::LANGUAGE_PART;
 
 /// What may be written at a byte of a config.
 pub fn at(text: &str, at: usize) -> Vec<Offer> {
-    let at = floor_border(text, at.min(text.len()));
-    let from = floor_border(text, at.saturating_sub(MOST_LOOKED));
-    let Some(place) = place(&text[from..at]) else {
+    let Some(spot) = spot(text, at) else {
         return Vec::new();
     };
+    match &spot.place.key {
+        Some(key) => values(key, &spot),
+        None => keys(&spot),
+    }
+}
+
+/// Where something is being written, and what is there already.
+pub(super) struct Spot {
+    /// Between which keys.
+    pub place: Place,
+    /// Byte range of what is there, with its quotes.
+    pub span: Range<usize>,
+    /// The letters before the cursor, in lower case.
+    pub typed: String,
+    /// What must follow a key.
+    pub colon: &'static str,
+}
+
+impl Spot {
+    /// An offer in place of what is there.
+    pub fn offer(&self, name: &str, insert: String, detail: String, is_key: bool) -> Offer {
+        Offer { name: name.to_owned(), insert, span: self.span.clone(), detail, is_key }
+    }
+}
+
+/// The spot at a byte of a text; none where nothing can be told.
+pub(super) fn spot(text: &str, at: usize) -> Option<Spot> {
+    let at = floor_border(text, at.min(text.len()));
+    let from = floor_border(text, at.saturating_sub(MOST_LOOKED));
+    let place = place(&text[from..at])?;
     let start = place.start.map_or(at, |start| from + start);
     // The rest of a word that is already closed goes too.
     let rest = &text[at..];
     let word = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))).unwrap_or(rest.len());
     let quoted = place.start.is_some_and(|_| text[start..].starts_with('"'));
     let end = at + word + usize::from(quoted && rest[word..].starts_with('"'));
-    let span = start..end;
     let typed = text[start..at].trim_matches('"').to_ascii_lowercase();
-    match place.key {
-        Some(key) => values(&key, &typed, &span),
-        None => {
-            let colon = if text[end..].trim_start().starts_with(':') { "" } else { ": " };
-            keys(&place, &typed, &span, colon)
-        }
-    }
+    let colon = if text[end..].trim_start().starts_with(':') { "" } else { ": " };
+    Some(Spot { place, span: start..end, typed, colon })
 }
 
 /// Where one stands.
-struct Place {
-    /// Key whose value is being written; none where a key is.
-    key: Option<String>,
+pub(super) struct Place {
+    /// Key whose value is being written, or an item of its list; none where a key is.
+    pub key: Option<String>,
     /// Name of the object around; none for the outermost.
-    object: Option<String>,
-    /// Keys of that object so far.
-    written: Vec<String>,
+    pub object: Option<String>,
+    /// Keys of that object so far, or items of the list.
+    pub written: Vec<String>,
+    /// Is it an item of a list?
+    pub in_list: bool,
     /// Where the word before the cursor begins, with its quote.
     start: Option<usize>,
 }
@@ -136,6 +162,7 @@ fn place(before: &str) -> Option<Place> {
             ',' => {
                 if let Some(inner) = open.last_mut() {
                     inner.key = None;
+                    inner.written.extend(last.take().filter(|_| !inner.object));
                 }
                 last = None;
                 word = None;
@@ -149,11 +176,15 @@ fn place(before: &str) -> Option<Place> {
         }
     }
     let inner = open.pop()?;
-    // A string that is closed is written already; in a list there is nothing to say.
-    if !inner.object || (last.is_some() && word.is_none()) {
+    // A string that is closed is written already.
+    if last.is_some() && word.is_none() {
         return None;
     }
-    Some(Place { key: inner.key, object: inner.name, written: inner.written, start: word })
+    if !inner.object {
+        let object = open.last().and_then(|outer| outer.name.clone());
+        return Some(Place { key: Some(inner.name?), object, written: inner.written, in_list: true, start: word });
+    }
+    Some(Place { key: inner.key, object: inner.name, written: inner.written, in_list: false, start: word })
 }
 
 /// The quote that closes a string; none when it is still open at the end of its line.
@@ -175,8 +206,11 @@ fn one_of(names: &str, name: &str) -> bool {
     names.split('|').any(|one| one == name)
 }
 
-fn values(key: &str, typed: &str, span: &Range<usize>) -> Vec<Offer> {
+fn values(key: &str, spot: &Spot) -> Vec<Offer> {
     let bare = one_of(FLAGS, key);
+    if spot.place.in_list != (key == LAYER_KINDS.0) {
+        return Vec::new();
+    }
     let names: Vec<&str> = if key == "model_type" {
         let mut all: Vec<&str> = TEXT.iter().map(|(name, _)| *name).chain(WHOLE.iter().map(|(name, _)| *name)).collect();
         all.sort_unstable();
@@ -185,16 +219,14 @@ fn values(key: &str, typed: &str, span: &Range<usize>) -> Vec<Offer> {
     } else if bare {
         vec!["true", "false"]
     } else {
-        VALUES.iter().filter(|(keys, _)| one_of(keys, key)).flat_map(|(_, values)| values.split('|')).collect()
+        let listed = std::iter::once(&LAYER_KINDS).chain(VALUES).filter(|(keys, _)| one_of(keys, key));
+        listed.flat_map(|(_, values)| values.split('|')).collect()
     };
-    let offer = |name: &str| Offer {
-        name: name.to_owned(),
-        insert: if bare { name.to_owned() } else { format!("\"{name}\"") },
-        span: span.clone(),
-        detail: meaning(name).unwrap_or_default().to_owned(),
-        is_key: false,
+    let offer = |name: &str| {
+        let insert = if bare { name.to_owned() } else { format!("\"{name}\"") };
+        spot.offer(name, insert, meaning(name).unwrap_or_default().to_owned(), false)
     };
-    names.into_iter().filter(|name| name.to_ascii_lowercase().starts_with(typed)).map(offer).collect()
+    names.into_iter().filter(|name| name.to_ascii_lowercase().starts_with(&spot.typed)).map(offer).collect()
 }
 
 /// What a known value is; none where its name says it.
@@ -203,7 +235,8 @@ pub fn meaning(value: &str) -> Option<&'static str> {
     has(LANGUAGE, &key).then(|| text(LANGUAGE, &key))
 }
 
-fn keys(place: &Place, typed: &str, span: &Range<usize>, colon: &str) -> Vec<Offer> {
+fn keys(spot: &Spot) -> Vec<Offer> {
+    let place = &spot.place;
     let object = place.object.as_deref();
     let inside = object.and_then(|object| INSIDE.iter().find(|(names, _)| one_of(names, object)));
     let known: Vec<(&str, String)> = match (inside, object) {
@@ -211,14 +244,8 @@ fn keys(place: &Place, typed: &str, span: &Range<usize>, colon: &str) -> Vec<Off
         (None, Some(object)) if !one_of(PARTS, object) => Vec::new(),
         _ => SUBJECTS.iter().filter(|subject| !is_written(subject, place)).flat_map(spelled).collect(),
     };
-    let offer = |(name, detail): (&str, String)| Offer {
-        name: name.to_owned(),
-        insert: format!("\"{name}\"{colon}"),
-        span: span.clone(),
-        detail,
-        is_key: true,
-    };
-    let fresh = |(name, _): &(&str, String)| !place.written.iter().any(|one| one == name) && name.starts_with(typed);
+    let fresh = |(name, _): &(&str, String)| !place.written.iter().any(|one| one == name) && name.starts_with(&spot.typed);
+    let offer = |(name, detail): (&str, String)| spot.offer(name, format!("\"{name}\"{}", spot.colon), detail, true);
     known.into_iter().filter(fresh).map(offer).collect()
 }
 
@@ -257,6 +284,7 @@ mod tests {
         assert!(offered("{\"model_type\": \"qwen|").contains(&"\"qwen3\"".to_owned()));
         assert_eq!(offered("{\"rope_scaling\": {\"type\": \"ya|"), ["\"yarn\""]);
         assert_eq!(offered("{\"hidden_size\": 4|"), Vec::<String>::new());
+        assert_eq!(offered("{\"layer_types\": [\"full_attention\", \"sl|"), ["\"sliding_attention\""]);
     }
 
     #[test]

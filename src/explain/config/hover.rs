@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use super::budget::{self, Choice};
 use super::completion;
 use super::contribution::contribution;
 use super::keys::{self, Subject};
@@ -27,8 +28,8 @@ pub struct KeyText {
     pub markdown: String,
 }
 
-/// What is said at a byte of the text.
-pub fn at(view: &View, at: usize) -> Option<KeyText> {
+/// What is said at a byte of the text, with the plans of the tasks that were chosen.
+pub fn at(view: &View, choice: &Choice, at: usize) -> Option<KeyText> {
     let (path, member) = member_at(&view.root, at)?;
     let (subject, name, spellings) = path.iter().find_map(|member| known(member))?;
     // Inside `quantization_config` every key speaks of the whole object.
@@ -50,6 +51,9 @@ pub fn at(view: &View, at: usize) -> Option<KeyText> {
             parts.extend(contribution(model, subject));
             parts.extend(left_out(view, model, holder, subject, spellings));
             parts.extend(uncertain(model, subject));
+            if matches!(subject, Subject::ModelType | Subject::Class) {
+                parts.extend(budget::tables(model, choice));
+            }
         }
         (Err(error), true) => parts.push(fill(LANGUAGE, "config.no-numbers", &[("why", markdown::escape(&error.message))])),
     }
@@ -102,7 +106,7 @@ fn heading(member: &Member, name: &str) -> String {
 }
 
 /// A value in a word.
-fn value(node: &Node) -> Option<String> {
+pub(super) fn value(node: &Node) -> Option<String> {
     Some(match &node.value {
         Value::Null => "null".to_owned(),
         Value::Bool(flag) => flag.to_string(),

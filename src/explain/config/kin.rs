@@ -6,16 +6,21 @@
 
 mod deepspeed;
 mod generation;
+mod hover;
 mod index;
+pub mod keys;
 mod lora;
+pub mod offers;
 mod trainer;
 
 use super::budget::Choice;
+use super::duplicates;
 use super::hints::Hint;
+use super::hover::KeyText;
 use super::marks::Mark;
 use crate::model::config::Section;
 use crate::model::documents::Document;
-use crate::model::json::{self, Member, Node};
+use crate::model::json::{self, Member, Node, Value};
 use crate::model::{self, Model};
 
 /// A file around a model.
@@ -86,13 +91,28 @@ impl Kin {
     /// What is said of the file.
     pub fn say(&self, base: Option<&Base>, choice: &Choice) -> Said {
         let root = Section::new(&self.root);
-        match self.document {
-            Document::AdapterConfig => lora::say(self, base),
+        let mut said = match self.document {
+            Document::AdapterConfig => lora::say(self, base, choice),
             Document::WeightsIndex => index::say(root, base),
             Document::GenerationConfig => generation::say(self, base),
             Document::DeepSpeedConfig => deepspeed::say(self, base, choice),
             _ => trainer::say(self),
+        };
+        // The others are written by programs, and can be long.
+        if matches!(self.document, Document::AdapterConfig | Document::GenerationConfig | Document::DeepSpeedConfig) {
+            said.marks.extend(duplicates::of(&self.root, self.document == Document::DeepSpeedConfig));
         }
+        said
+    }
+
+    /// What kind of file it is.
+    pub fn document(&self) -> Document {
+        self.document
+    }
+
+    /// What a key is and what it contributes, for the key or value at a byte of the text.
+    pub fn hover(&self, base: Option<&Base>, choice: &Choice, at: usize) -> Option<KeyText> {
+        hover::at(self, base, choice, at)
     }
 
     fn member(&self, names: &str) -> Option<&Member> {
@@ -100,9 +120,11 @@ impl Kin {
     }
 }
 
-/// A hint behind a key's value.
+/// A hint behind a key's value; of an object, behind its opening brace.
 fn hint(member: &Member, text: String) -> Hint {
-    Hint { key: member.name.clone(), at: member.node.span.end, text }
+    let span = &member.node.span;
+    let at = if matches!(member.node.value, Value::Object(_)) { span.start + 1 } else { span.end };
+    Hint { key: member.name.clone(), at, text }
 }
 
 #[cfg(test)]
@@ -118,7 +140,7 @@ mod tests {
     fn said(text: &str, config: bool) -> Said {
         let Outcome::Kin(kin) = read(text) else { panic!("{text}") };
         let base = config.then(|| Base::read("config.json".to_owned(), LLAMA).unwrap());
-        kin.say(base.as_ref(), &Choice { gpu: Some(card("a100-sxm4-80gb")), task: None })
+        kin.say(base.as_ref(), &Choice { gpu: Some(card("a100-sxm4-80gb")), ..Choice::default() })
     }
 
     #[test]
@@ -145,14 +167,29 @@ mod tests {
     }
 
     #[test]
-    fn deepspeed_shares_its_states_out() {
+    fn deepspeed_is_planned_on_the_config() {
         let text = r#"{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 2,
-            "gradient_accumulation_steps": 4, "train_batch_size": 64}"#;
+            "gradient_accumulation_steps": 4, "train_batch_size": 64, "optimizer": {"type": "AdamW"}}"#;
         let with = said(text, true);
         assert_eq!(with.lens[0], "ZeRO 3, bf16, 2 sequences a GPU, 4 steps accumulated, 8 GPUs");
+        assert!(with.tasks[0].starts_with("full fine-tuning, 2 × 2,048 tokens on each of 8 GPUs · "), "{with:?}");
+        assert!(with.tasks[0].contains(" of 79.25 GiB on a100-sxm4-80gb · "), "{with:?}");
+        assert!(with.tasks[1].starts_with("with gradient checkpointing · "), "{with:?}");
+        assert!(with.tasks[2].starts_with("fits from ") && with.tasks[2].contains("a100-sxm4-80gb"), "{with:?}");
+        let assumed = with.tasks.last().unwrap();
+        assert!(assumed.contains("2,048 tokens") && !assumed.contains("GPUs") && !assumed.contains("AdamW"), "{assumed}");
         // 16 bytes a parameter over 8 GPUs.
-        assert!(with.tasks[0].contains("14.96 GiB a GPU"), "{with:?}");
-        assert!(with.tasks[1].contains("a100-sxm4-80gb"), "{with:?}");
+        let states = with.hints.iter().find(|hint| hint.key == "stage").unwrap();
+        assert_eq!(states.text, "14.96 GiB of states a GPU");
+        let open =
+            said(r#"{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}"#, true);
+        assert_eq!(open.lens[0], "ZeRO 2, bf16, optimiser in host memory");
+        // Weights in 16 bits stay; masters, states and 32-bit gradients are on the host.
+        assert_eq!(open.hints[0].text, "14.96 GiB of states a GPU");
+        assert_eq!((open.hints[1].key.as_str(), open.hints[1].text.ends_with("less on each GPU")), ("offload_optimizer", true), "{open:?}");
+        assert!(open.tasks.iter().any(|line| line.starts_with("host memory: 119.66 GiB of states for 8 GPUs")), "{open:?}");
+        let assumed = open.tasks.last().unwrap();
+        assert!(["8 GPUs", "micro batch 1", "bf16", "AdamW"].iter().all(|what| assumed.contains(what)), "{assumed}");
         let wrong = said(r#"{"zero_optimization": {"stage": 4}}"#, false);
         assert_eq!(wrong.marks[0].code, "config-value");
     }

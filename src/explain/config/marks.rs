@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::keys::{self, find, number};
-use super::{LANGUAGE, View, pages, plain, size};
+use super::{LANGUAGE, View, duplicates, pages, plain, size};
 use crate::explain::markdown;
 use crate::explain::texts::fill;
 use crate::log::units::grouped;
@@ -17,6 +17,7 @@ use crate::model::architectures::{TEXT, WHOLE};
 use crate::model::checks::{Around, Check, Gravity, Problem, checks};
 use crate::model::config::ConfigError;
 use crate::model::documents::Document;
+use crate::model::inventory::Role;
 use crate::model::json::{Member, Node, Value};
 use crate::model::kv_cache::{self, Cache};
 use crate::model::quantization::Dtype;
@@ -49,6 +50,7 @@ const OTHER_DTYPES: &str = "|auto|uint8|int16|short|int32|int|int64|long|bool|ui
 /// The marks of a config beside what is known of its folder and of the chosen GPU.
 pub fn of(view: &View, around: &Around<'_>) -> Vec<Mark> {
     let mut marks: Vec<Mark> = dtype(view).into_iter().collect();
+    marks.extend(duplicates::of(&view.root, false));
     match &view.model {
         Err(error) => marks.extend(unreadable(view, error)),
         Ok(model) if model.is_exact() => {
@@ -120,7 +122,7 @@ fn family(view: &View) -> Option<&str> {
 /// A value that cannot be read, or a key that is missing.
 fn unreadable(view: &View, error: &ConfigError) -> Option<Mark> {
     let family = plain(family(view)?);
-    let member = member_of(&view.root, &error.span);
+    let member = member_of(&view.root, error);
     let missing = member.is_none_or(|member| member.name != error.key) && !error.key.is_empty();
     let what = [("what", plain(&error.message)), ("family", family), ("key", plain(&error.key))];
     if missing || error.key.is_empty() {
@@ -134,8 +136,9 @@ fn unreadable(view: &View, error: &ConfigError) -> Option<Mark> {
     Some(Mark { span, code: "config-value", severity: Severity::Warning, message: fill(LANGUAGE, "config.mark.value", &what) })
 }
 
-/// The innermost member whose value holds a byte range.
-fn member_of<'a>(root: &'a Node, span: &Range<usize>) -> Option<&'a Member> {
+/// The innermost member whose value holds the place of an error.
+fn member_of<'a>(root: &'a Node, error: &ConfigError) -> Option<&'a Member> {
+    let span = &error.span;
     let mut found = None;
     let mut node = root;
     while let Value::Object(members) = &node.value {
@@ -146,23 +149,26 @@ fn member_of<'a>(root: &'a Node, span: &Range<usize>) -> Option<&'a Member> {
         found = Some(member);
         node = &member.node;
     }
-    // The object itself is what lacks a key, not what has it.
-    found.filter(|member| !(matches!(member.node.value, Value::Object(_)) && member.node.span == *span))
+    // The object itself is what lacks a key, not what has it, unless it stands where a number belongs.
+    found.filter(|member| member.name == error.key || !(matches!(member.node.value, Value::Object(_)) && member.node.span == *span))
 }
 
 /// A dtype that does not exist.
 fn dtype(view: &View) -> Option<Mark> {
-    let named = |member: &&Member| matches!(member.node.value, Value::String(_));
+    let named = |member: &&Member| !matches!(member.node.value, Value::Null | Value::Object(_));
     let member = find(&view.root, keys::DTYPE).filter(named).or_else(|| find(view.language(), keys::DTYPE).filter(named))?;
-    let Value::String(name) = &member.node.value else {
-        return None;
+    let name = match &member.node.value {
+        Value::String(name) => name.clone(),
+        Value::Integer(number) => number.to_string(),
+        _ => member.node.kind().to_owned(),
     };
-    let bare = name.strip_prefix("torch.").unwrap_or(name);
-    if Dtype::parse(name).is_some() || OTHER_DTYPES.contains(&format!("|{bare}|")) {
+    let bare = name.strip_prefix("torch.").unwrap_or(&name);
+    let is_name = matches!(member.node.value, Value::String(_));
+    if is_name && (Dtype::parse(&name).is_some() || OTHER_DTYPES.contains(&format!("|{bare}|"))) {
         return None;
     }
     family(view)?;
-    let message = fill(LANGUAGE, "config.mark.dtype", &[("name", plain(name))]);
+    let message = fill(LANGUAGE, "config.mark.dtype", &[("name", plain(&name))]);
     Some(Mark { span: member.node.span.clone(), code: "config-dtype", severity: Severity::Error, message })
 }
 
@@ -197,8 +203,18 @@ fn grouped_heads(view: &View, model: &Model) -> Option<Mark> {
     family(view)?;
     let language = view.language();
     let member = find(language, spellings::KV_HEADS)?;
-    let kv_heads = number(&member.node).filter(|&kv_heads| kv_heads > 0)?;
-    let heads = number(&find(language, spellings::HEADS)?.node).filter(|&heads| heads == model.dimensions.heads)?;
+    let kv_heads = number(&member.node)?;
+    let heads = number(&find(language, spellings::HEADS)?.node).filter(|&heads| heads > 0 && heads == model.dimensions.heads)?;
+    if kv_heads == 0 {
+        // A family that does not look at the key still has keys and values.
+        let shared_by_none = model.dimensions.kv_heads == 0 && model.role(Role::Attention) > 0;
+        return shared_by_none.then(|| Mark {
+            span: member.node.span.clone(),
+            code: "config-kv-heads",
+            severity: Severity::Error,
+            message: fill(LANGUAGE, "config.mark.no-kv-heads", &[("heads", grouped(heads))]),
+        });
+    }
     // Some families do not look at the key.
     let used = model.inventory.groups.iter().flat_map(|group| &group.caches).any(|cache| match *cache {
         Cache::Full { heads, .. } | Cache::Sliding { heads, .. } | Cache::Chunked { heads, .. } => heads == kv_heads,

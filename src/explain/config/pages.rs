@@ -2,7 +2,8 @@
 //!
 //! A page has the form of a rule page: front matter (`id`, `title`, `severity`), the usual headings, and excerpts as
 //! tests. An excerpt is a whole config; `#~ ID` stands under the line that must be marked. Behind the fence's `json`,
-//! `gpu=BYTES` chooses a card of so many bytes; a fence `json index` is the index of weights beside the next excerpt.
+//! `gpu=BYTES` chooses a card of so many bytes; a fence `json index` is the index of weights beside the next excerpt, and
+//! `json base` the config that it belongs to.
 
 use serde::Deserialize;
 
@@ -37,7 +38,9 @@ macro_rules! pages {
 
 /// Every page: its id and its text.
 pub const TEXTS: &[(&str, &str)] = pages![
+    "adapter-target-missing",
     "config-dtype",
+    "config-duplicate-key",
     "config-experts",
     "config-gpu-too-small",
     "config-head-width",
@@ -48,6 +51,7 @@ pub const TEXTS: &[(&str, &str)] = pages![
     "config-sizes",
     "config-tied-head",
     "config-value",
+    "deepspeed-refused",
     "trainer-divergence",
     "trainer-non-finite",
 ];

@@ -1,7 +1,7 @@
 //! Which model the run was of: the one whose config it printed, or one that lies beside its log.
 
 use super::{Candidate, Origin};
-use crate::log::settings::{RunSettings, Setting};
+use crate::log::settings::{At, RunSettings, Setting};
 use crate::model::config::Section;
 use crate::model::documents::{Document, recognise};
 use crate::model::{self, Model, json};
@@ -17,7 +17,7 @@ pub(super) fn model_of(settings: &RunSettings, candidates: &[Candidate]) -> Opti
     if let Some(named) = named {
         return Some((named.origin.clone(), model::read(&named.text).ok()?));
     }
-    let printed: Vec<(usize, Model)> = settings.configs.iter().filter_map(|told| Some((told.line, read_model(&told.value)?))).collect();
+    let printed: Vec<(At, Model)> = settings.configs.iter().filter_map(|told| Some((told.line, read_model(&told.value)?))).collect();
     if let Some(((line, first), rest)) = printed.split_first() {
         // Two models in one run (a reward model, a teacher) share the card; a plan of one of them would explain nothing.
         return rest.iter().all(|(_, other)| same(first, other)).then(|| (Origin::Printed(*line), first.clone()));
@@ -47,7 +47,7 @@ fn same(a: &Model, b: &Model) -> bool {
 }
 
 /// A config from Megatron's arguments, for the two shapes that they describe wholly.
-fn from_arguments(settings: &RunSettings) -> Option<(usize, String)> {
+fn from_arguments(settings: &RunSettings) -> Option<(At, String)> {
     let get = |name: &str| settings.arguments.get(name).map(|told| told.value.as_str());
     let number = |name: &str| get(name)?.parse::<u64>().ok();
     let line = settings.arguments.get("num_layers")?.line;

@@ -9,7 +9,7 @@ mod run;
 mod states;
 mod words;
 
-use crate::log::settings::{self, RunSettings, Setting, Told};
+use crate::log::settings::{self, At, RunSettings, Setting, Told};
 use crate::log::verdict::{DeviceOom, Verdict};
 use crate::log::{Analysis, Finding};
 use crate::model::plan::{self, Plan};
@@ -32,10 +32,10 @@ const STATES: [&str; 3] = ["weights", "gradients", "optimiser states"];
 /// Where a config was found.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Origin {
-    /// The run printed it, from this line on, 0-based.
-    Printed(usize),
+    /// The run printed it, from this line on.
+    Printed(At),
     /// The arguments that the run printed describe it.
-    Arguments(usize),
+    Arguments(At),
     /// A file of this name lies beside the log.
     Beside(String),
     /// The user named the file.
@@ -130,6 +130,30 @@ pub struct Expected {
     pub copies: Option<Copies>,
     /// Share of the card that a server takes.
     pub share: Option<f64>,
+    /// Steps whose gradients are added up, as the run prints them.
+    pub accumulation: Option<u64>,
+    /// Names of the other files of the run that say something.
+    pub files: Vec<String>,
+}
+
+/// What another file of the run prints of itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Other {
+    /// How the file is called.
+    pub name: String,
+    /// Its settings.
+    pub settings: RunSettings,
+}
+
+/// What is looked at beside a log, when it is needed.
+#[derive(Clone, Copy)]
+pub struct Around<'a> {
+    /// The config that the user named; it comes before all others.
+    pub named: Option<&'a Candidate>,
+    /// Finds the configs beside the log; asked when the run printed none.
+    pub beside: &'a dyn Fn() -> Vec<Candidate>,
+    /// Reads the other files of the run.
+    pub others: &'a dyn Fn() -> Vec<Other>,
 }
 
 /// What is expected of the run that failed with this account. `candidates` are configs found outside the log; they count
@@ -157,37 +181,36 @@ fn of(settings: &RunSettings, candidates: &[Candidate], oom: &DeviceOom, ranks: 
         allocated: oom.allocated,
         copies: copies(&run, settings, held, oom.allocated),
         share: settings.get(Setting::MemoryShare).and_then(|told| told.value.parse().ok()).filter(|share| (0.01..=1.0).contains(share)),
+        accumulation: settings.number(Setting::Accumulation).map(|told| told.value),
         run,
+        files: Vec::new(),
     })
 }
 
 /// What is expected of the run whose device out-of-memory error a finding is; none for other findings.
 ///
-/// `named` is the config that the user named; it comes before all others. `beside` finds those beside the log, and is
-/// asked when the run printed none.
-pub fn of_finding(
-    analysis: &Analysis,
-    finding: &Finding,
-    lines: &dyn Lines,
-    named: Option<&Candidate>,
-    beside: &dyn Fn() -> Vec<Candidate>,
-) -> Option<Expected> {
+/// Rank 0 of a run prints its settings, and another rank may fail: what the file does not say, the others may.
+pub fn of_finding(analysis: &Analysis, finding: &Finding, lines: &dyn Lines, around: Around<'_>) -> Option<Expected> {
     let Some(Verdict::DeviceOom(oom)) = &finding.verdict else { return None };
-    let settings = settings::read(lines, finding.span.line);
+    let mut settings = settings::read(lines, finding.span.line);
+    let (files, others): (Vec<String>, Vec<RunSettings>) = (around.others)().into_iter().map(|one| (one.name, one.settings)).unzip();
+    settings::add_others(&mut settings, &others);
     // Several ranks write into this log: at least so many take part.
     let ranks = analysis.story.groups.iter().filter_map(|group| group.ranks.last()).max().map(|last| u64::from(*last) + 1);
-    let candidates = match named {
+    let world = analysis.story.of_run.as_ref().and_then(|collective| collective.world).or(analysis.story.ranks.world);
+    let candidates = match around.named {
         Some(named) => vec![named.clone()],
-        None if settings.configs.is_empty() => beside(),
+        None if settings.configs.is_empty() => (around.beside)(),
         None => Vec::new(),
     };
-    of(&settings, &candidates, oom, ranks)
+    let expected = of(&settings, &candidates, oom, world.map(u64::from).or(ranks))?;
+    Some(Expected { files, ..expected })
 }
 
 /// Name of the dtype of the weights, their bytes on one GPU, and whether the run itself said the dtype.
 fn held(model: &Model, settings: &RunSettings, run: &Run) -> (&'static str, u64, bool) {
     if let Some(setup) = run.setups.first() {
-        let bytes = training::states::weights(model, setup).0 / (setup.tensor_parallel * setup.pipeline_parallel) as f64;
+        let bytes = training::states::weights(model, setup).0 / setup.tensor_parallel as f64 / setup.pipeline_parallel as f64;
         let dtype = setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16);
         let name = match (&model.quantization, setup.task) {
             (Some(_), _) => "as stored",
@@ -200,9 +223,11 @@ fn held(model: &Model, settings: &RunSettings, run: &Run) -> (&'static str, u64,
     }
     let told = settings.get(Setting::LoadDtype).or(settings.get(Setting::Dtype)).and_then(|told: Told<&str>| Dtype::parse(told.value));
     let mut setup = Setup::new(Task::Inference);
-    setup.dtype = told.filter(|_| model.quantization.is_none());
+    let told = told.filter(|_| model.quantization.is_none());
+    // A log that says nothing is taken for a run in 16 bits.
+    setup.dtype = told.or((model.dtype.is_none() && model.quantization.is_none()).then_some(Dtype::Bfloat16));
     let name = if model.quantization.is_some() { "as stored" } else { setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16).name() };
-    (name, training::states::weights(model, &setup).0 as u64, setup.dtype.is_some())
+    (name, training::states::weights(model, &setup).0 as u64, told.is_some())
 }
 
 fn whole(model: &Model, plans: &[(&Setup, Plan)], card: Option<u64>) -> Whole {
@@ -385,6 +410,6 @@ mod tests {
         let log = "num_layers ...... 32\nhidden_size ...... 4096\nnum_attention_heads ...... 32\npadded_vocab_size ...... 32000\nffn_hidden_size ...... 11008\ntensor_model_parallel_size ...... 2\nswiglu ...... True\nnormalization ...... RMSNorm\nuntie_embeddings_and_output_weights ...... True\ngroup_query_attention ...... False\nnum_experts ...... None\n";
         let settings = settings::read(&StrLines::new(log), usize::MAX);
         let (origin, model) = candidates::model_of(&settings, &[]).unwrap();
-        assert_eq!((origin, model.total()), (Origin::Arguments(0), 6_738_415_616));
+        assert_eq!((origin, model.total()), (Origin::Arguments(At::here(0)), 6_738_415_616));
     }
 }

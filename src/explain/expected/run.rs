@@ -2,7 +2,7 @@
 
 use super::candidates::{ADAPTERS, SAME};
 use super::states::{precisions, sharding};
-use crate::log::settings::{RunSettings, Setting};
+use crate::log::settings::{At, RunSettings, Setting};
 use crate::model::Model;
 use crate::model::quantization::{Dtype, Scheme};
 use crate::model::training::setup::Held;
@@ -21,8 +21,8 @@ pub struct Fact {
     pub name: &'static str,
     /// Its value, made by us and never text of the log.
     pub value: String,
-    /// The line that said it, 0-based.
-    pub line: usize,
+    /// Where it was said.
+    pub line: At,
 }
 
 /// A run as a plan takes it.
@@ -47,7 +47,7 @@ pub struct Run {
 }
 
 impl Run {
-    pub(super) fn fact(&mut self, name: &'static str, value: impl ToString, line: usize) {
+    pub(super) fn fact(&mut self, name: &'static str, value: impl ToString, line: At) {
         self.read.push(Fact { name, value: value.to_string(), line });
     }
 }

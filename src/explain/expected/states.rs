@@ -1,9 +1,9 @@
 //! How a run shares its states over GPUs, and in which dtypes it holds them.
 
 use super::run::Run;
-use crate::log::settings::{RunSettings, Setting, Told};
-use crate::model::beside::{self, DeepSpeed};
+use crate::log::settings::{At, RunSettings, Setting, Told};
 use crate::model::config::Section;
+use crate::model::deepspeed::{DeepSpeed, read as read_deepspeed};
 use crate::model::json;
 use crate::model::quantization::Dtype;
 use crate::model::training::{Precision, Setup, Task};
@@ -11,12 +11,12 @@ use crate::model::training::{Precision, Setup, Task};
 fn deepspeed(settings: &RunSettings) -> Option<Told<DeepSpeed>> {
     let told = settings.deepspeed.as_ref()?;
     let node = json::parse(&told.value).ok()?;
-    Some(Told { value: beside::deepspeed(Section::new(&node)).ok()?, line: told.line })
+    Some(Told { value: read_deepspeed(Section::new(&node)).ok()?, line: told.line })
 }
 
 /// GPUs by a step's sequences: all of them over those of one GPU and its accumulated steps.
 fn gpus_by_batch(settings: &RunSettings) -> Option<Told<u64>> {
-    let by = |all: u64, one: u64, line: usize| (one > 0 && all >= one && all.is_multiple_of(one)).then(|| Told { value: all / one, line });
+    let by = |all: u64, one: u64, line: At| (one > 0 && all >= one && all.is_multiple_of(one)).then(|| Told { value: all / one, line });
     if let Some(all) = settings.number(Setting::TotalBatch) {
         let one = settings.number(Setting::Accumulation)?.value.checked_mul(settings.number(Setting::Batch)?.value)?;
         return by(all.value, one, all.line);
@@ -52,7 +52,7 @@ pub(super) fn sharding(settings: &RunSettings, ranks: Option<u64>, setup: &mut S
         run.fact("zero", stage, line);
     }
     if let Some(told) = &deepspeed {
-        if told.value.offload_optimizer || told.value.offload_parameters {
+        if told.value.offloads() {
             run.missing.push("offload");
             return false;
         }
@@ -97,7 +97,8 @@ pub(super) fn precisions(settings: &RunSettings, setup: &Setup, run: &mut Run) -
         run.fact("weights-in", dtype.name(), line);
     }
     let deepspeed = deepspeed(settings);
-    let sharded_in = |name: &str| deepspeed.as_ref().filter(|told| told.value.precision == name).map(|told| told.line);
+    let sharded_in =
+        |name: &str| deepspeed.as_ref().filter(|told| told.value.precision == name && !told.value.precision_open).map(|told| told.line);
     let bf16 = on(Setting::Bf16).or(mixed_is("bf16")).or(sharded_in("bf16"));
     let fp16 = on(Setting::Fp16).or(mixed_is("fp16")).or(sharded_in("fp16"));
     if let Some(line) = bf16.or(fp16) {

@@ -4,11 +4,14 @@ use super::{Copies, Expected, Fits, Origin, Part, Run, STATES, Whole};
 use crate::explain::markdown::{code, escape};
 use crate::explain::texts::{Language, fill, text};
 use crate::gpu;
+use crate::log::settings::At;
 use crate::log::units::{binary, grouped};
 use crate::model::training::Task;
 
 /// Rows of terms in the table of a hover.
 const MOST_ROWS: usize = 6;
+/// A batch is cut into at most so many parts.
+const MOST_PARTS: u64 = 4096;
 
 /// The section of a hover.
 pub fn markdown(expected: &Expected, language: Language) -> String {
@@ -75,7 +78,8 @@ fn span(part: &Part) -> String {
 }
 
 fn table(expected: &Expected, language: Language) -> String {
-    let mut out = format!("| {} | {} |\n|:--|--:|\n", text(language, "table.head"), text(language, "expected.column"));
+    let mut out =
+        format!("| {} | {} |\n|:--|--:|\n", fill(language, "table.head", &[("card", "GPU".to_owned())]), text(language, "expected.column"));
     let mut row = |name: &str, bytes: String| out.push_str(&format!("| {name} | {bytes} |\n"));
     for part in parts(expected) {
         row(part.name, span(part));
@@ -145,7 +149,23 @@ fn sentences(expected: &Expected, language: Language) -> Vec<String> {
         let key = if batch == 0 { "expected.no-batch" } else { "expected.max-batch" };
         out.push(say(key, &[("batch", grouped(batch))]));
     }
+    out.extend(smaller_batch(expected, whole, language));
     out
+}
+
+/// The run's own batch and accumulation, and smaller ones with the same effective batch that may fit.
+fn smaller_batch(expected: &Expected, whole: &Whole, language: Language) -> Option<String> {
+    let steps = expected.accumulation.filter(|_| whole.fits != Some(Fits::Yes))?;
+    let batch = expected.run.setups.first()?.batch;
+    let most = whole.max_batch.unwrap_or(batch / 2).min(batch / 2);
+    let parts = (2..=batch.min(MOST_PARTS)).find(|parts| batch.is_multiple_of(*parts) && batch / parts <= most)?;
+    let values = [
+        ("batch", grouped(batch)),
+        ("steps", grouped(steps)),
+        ("smaller", grouped(batch / parts)),
+        ("more", grouped(steps.checked_mul(parts)?)),
+    ];
+    Some(fill(language, "expected.smaller-batch", &values))
 }
 
 /// What a server holds, and why its card is full.
@@ -174,7 +194,7 @@ fn thin(expected: &Expected, language: Language) -> Vec<String> {
         };
         out.push(text(language, key).to_owned());
     }
-    let alone: u64 = expected.states.iter().map(|part| part.low).sum();
+    let alone: u64 = expected.states.iter().fold(0, |sum, part| part.low.saturating_add(sum));
     if let Some(card) = expected.card.filter(|card| alone > *card) {
         let key = if expected.states.len() > 1 { "expected.alone.states" } else { "expected.alone.weights" };
         out.push(fill(language, key, &[("bytes", binary(alone)), ("card", binary(card))]));
@@ -209,8 +229,8 @@ fn thin(expected: &Expected, language: Language) -> Vec<String> {
 fn sources(expected: &Expected, language: Language) -> Vec<String> {
     let mut out = vec![origin(expected, &|name| code(name), language)];
     let fact = |fact: &super::Fact| {
-        let what = fill(language, &format!("expected.fact.{}", fact.name), &[("value", fact.value.clone())]);
-        fill(language, "expected.fact", &[("what", what), ("line", (fact.line + 1).to_string())])
+        let what = fill(language, &format!("expected.fact.{}", fact.name), &[("value", escape(&fact.value))]);
+        fill(language, "expected.fact", &[("what", what), ("place", place(expected, fact.line, &|name| code(name), language))])
     };
     let read: Vec<String> = expected.run.read.iter().map(fact).collect();
     if !read.is_empty() {
@@ -220,12 +240,21 @@ fn sources(expected: &Expected, language: Language) -> Vec<String> {
     out
 }
 
+/// `line 20`, or `line 20 of rank_0.log`; the name of a file passes through `name`.
+fn place(expected: &Expected, at: At, name: &dyn Fn(&str) -> String, language: Language) -> String {
+    let line = ("line", (at.line + 1).to_string());
+    match at.file.and_then(|file| expected.files.get(usize::from(file))) {
+        Some(file) => fill(language, "expected.line-of", &[line, ("file", name(file))]),
+        None => fill(language, "post.line", &[line]),
+    }
+}
+
 /// Where the model was read; a name of a file passes through `name`.
 fn origin(expected: &Expected, name: &dyn Fn(&str) -> String, language: Language) -> String {
     let about = if expected.exact { "" } else { "about " };
     let (key, place) = match &expected.origin {
-        Origin::Printed(line) => ("expected.from.printed", (line + 1).to_string()),
-        Origin::Arguments(line) => ("expected.from.arguments", (line + 1).to_string()),
+        Origin::Printed(at) => ("expected.from.printed", place(expected, *at, name, language)),
+        Origin::Arguments(at) => ("expected.from.arguments", place(expected, *at, name, language)),
         Origin::Beside(file) => ("expected.from.beside", name(file)),
         Origin::Named => ("expected.from.named", String::new()),
     };

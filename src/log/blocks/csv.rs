@@ -100,7 +100,7 @@ pub fn read_apps(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let most = sizes.iter().enumerate().filter_map(|(i, bytes)| Some((bytes.as_ref()?, i))).max()?;
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };
     block.numbers.push(row::count("processes", table.rows.len() as u64));
-    block.numbers.push(row::bytes("listed", sizes.iter().flatten().sum()));
+    block.numbers.push(row::bytes("listed", row::sum(sizes.iter().flatten().copied())?));
     let (line, cells) = &table.rows[most.1];
     block.numbers.extend(cells[pid].parse().ok().map(|pid| row::count("holder_pid", pid)));
     block.numbers.push(row::bytes("holder_used", *most.0));
@@ -222,7 +222,7 @@ fn cards(table: &Table) -> Vec<Series> {
 /// The time from the first idle sample to the last one, where the rows have time stamps.
 fn seconds_idle(times: &[String], idle: usize) -> Option<i64> {
     let clock = |time: &String| -> Option<i64> {
-        let mut parts = time.split_whitespace().last()?.split([':', '.']).map(|part| part.parse::<i64>().ok());
+        let mut parts = time.split_whitespace().last()?.split([':', '.']).map(|part| Some(i64::from(part.parse::<u32>().ok()?)));
         Some(parts.next()?? * 3600 + parts.next()?? * 60 + parts.next()??)
     };
     let first = clock(times.get(times.len().checked_sub(idle)?)?)?;
@@ -271,5 +271,14 @@ mod tests {
         let block = read_apps(&crate::log::blocks::match_at(0, 40), &StrLines::new(text)).unwrap();
         assert_eq!(block.numbers.iter().find(|number| number.name == "holder_pid").unwrap().text, "4242");
         assert_eq!(block.end, (3, 17));
+    }
+
+    #[test]
+    fn sizes_and_times_past_counting_are_none() {
+        let text = "pid, process_name, used_gpu_memory [MiB]\n8, python, 9000000000000 MiB\n9, python, 9000000000000 MiB\n\n";
+        assert_eq!(read_apps(&crate::log::blocks::match_at(0, 40), &StrLines::new(text)), None);
+        let stamp = |hour: &str| [format!("2026/11/29 {hour}:00:00.000"), format!("2026/11/29 {hour}:30:00.000")];
+        assert_eq!(seconds_idle(&stamp("10"), 2), Some(1800));
+        assert_eq!(seconds_idle(&stamp("9000000000000000000"), 2), None);
     }
 }

@@ -6,12 +6,14 @@
 mod bfc;
 mod csv;
 mod fault_stack;
+mod memory_jump;
 mod memory_lines;
 mod memory_summary;
 mod nvidia_query;
 mod nvidia_smi;
 mod oom_tasks;
-mod row;
+mod orderly_stop;
+pub(super) mod row;
 mod torchrun;
 mod traceback;
 
@@ -41,7 +43,9 @@ const READERS: &[(&str, Reader)] = &[
     ("memory-print", memory_lines::read_print),
     ("memory-peak", memory_lines::read_peak),
     ("memory-line-series", memory_lines::read_series),
+    ("memory-jump", memory_jump::read),
     ("oom-tasks", oom_tasks::read),
+    ("orderly-stop", orderly_stop::read),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
     ("traceback", traceback::read),

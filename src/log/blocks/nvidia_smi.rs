@@ -62,7 +62,7 @@ pub fn read_usage(m: &Match, lines: &dyn Lines) -> Option<Block> {
         (Some(gpu), Some(list)) => list.iter().filter(|process| process.gpu == gpu).collect(),
         _ => Vec::new(),
     };
-    let listed: u64 = mine.iter().filter_map(|process| process.used).sum();
+    let listed = row::sum(mine.iter().filter_map(|process| process.used))?;
     if !mine.is_empty() {
         block.numbers.push(row::count("processes", mine.len() as u64));
         block.numbers.push(row::bytes("listed", listed));
@@ -104,7 +104,7 @@ pub fn read_strays(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let crowded: Vec<i64> = gpus.iter().copied().filter(|gpu| !strays(*gpu).is_empty()).collect();
     let [gpu] = crowded.as_slice() else { return None };
     let strays = strays(*gpu);
-    let used: u64 = strays.iter().map(|process| process.used).collect::<Option<Vec<u64>>>()?.iter().sum();
+    let used = row::sum(strays.iter().map(|process| process.used).collect::<Option<Vec<u64>>>()?)?;
     let mut homes: Vec<i64> = strays.iter().filter_map(|process| home(process.pid)).collect();
     homes.sort_unstable();
     homes.dedup();
@@ -121,7 +121,7 @@ pub fn read_strays(m: &Match, lines: &dyn Lines) -> Option<Block> {
 /// The head of a table: how many cards, what they hold together.
 pub fn read_head(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };
-    let (mut cards, mut idle, mut used_sum, mut total_sum) = (0, 0, 0, 0);
+    let (mut cards, mut idle, mut used_sum, mut total_sum) = (0, 0, 0u64, 0u64);
     for i in m.span.line + 1..lines.count().min(m.span.line + MOST_LINES) {
         let row = Row::read(lines, i);
         let text = row.text();
@@ -130,8 +130,8 @@ pub fn read_head(m: &Match, lines: &dyn Lines) -> Option<Block> {
         }
         let Some((used, total, utilization)) = usage_row(&row) else { continue };
         cards += 1;
-        used_sum += used;
-        total_sum += total;
+        used_sum = used_sum.checked_add(used)?;
+        total_sum = total_sum.checked_add(total)?;
         idle += u64::from(utilization == Some(0));
     }
     if cards > 0 {

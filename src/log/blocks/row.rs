@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use regex::Regex;
+
 use crate::log::finding::{Number, Span};
 use crate::log::record::{self, Record};
 use crate::log::units::{self, Unit, Value};
@@ -9,6 +11,9 @@ use crate::text::{Lines, clean, floor_border};
 
 /// A row of a table is shorter than this; of a longer line only the beginning is read.
 const MOST_BYTES: usize = 4 << 10;
+
+/// A record with all lines of a message in it is shorter than this.
+const MOST_RECORD: usize = 16 << 10;
 
 /// A clean line and its place.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +34,25 @@ impl Row {
             record = record::read(inner);
         }
         Row { line: i, record }
+    }
+
+    /// The lines of a JSON record's message; nothing when line `i` is no such record.
+    pub fn inner(lines: &dyn Lines, i: usize) -> Vec<Row> {
+        let outer = record::last(&lines.line(i), MOST_RECORD);
+        let messages = clean::json_messages(&outer.body).unwrap_or_default();
+        messages.into_iter().map(|body| Row { line: i, record: record::read(body) }).collect()
+    }
+
+    /// The pieces of a row that each begin with a match; nothing when there is none.
+    pub fn pieces(&self, beginnings: &Regex) -> Vec<Row> {
+        let starts: Vec<usize> = beginnings.find_iter(self.text()).map(|found| found.start()).collect();
+        let ends = starts.iter().skip(1).copied().chain([self.text().len()]);
+        let piece = |(&start, end): (&usize, usize)| {
+            let mut body = self.record.body.clone().skip(start);
+            body.text.truncate(self.text()[start..end].trim_end().len());
+            Row { line: self.line, record: Record { body, ..self.record.clone() } }
+        };
+        starts.iter().zip(ends).map(piece).collect()
     }
 
     /// The text without prefix and without white space at its ends.
@@ -98,6 +122,11 @@ pub fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
     let inner = &text[range.clone()];
     let start = range.start + (inner.len() - inner.trim_start().len());
     start..(start + inner.trim().len())
+}
+
+/// The sum of sizes from a text; `None` past what can be counted: no machine holds it, so the rows are no real ones.
+pub fn sum(sizes: impl IntoIterator<Item = u64>) -> Option<u64> {
+    sizes.into_iter().try_fold(0u64, u64::checked_add)
 }
 
 /// A number of bytes that was worked out.

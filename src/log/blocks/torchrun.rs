@@ -5,6 +5,10 @@
 //! Since 2.12 the exit code carries the signal's name. The agent knows the workers of its own node alone, and its clock has
 //! a resolution of one second.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::Block;
 use super::row::{self, Row};
 use crate::log::scan::Match;
@@ -18,19 +22,26 @@ const MOST_HEAD: usize = 12;
 /// Characters of an exception that a message shows.
 const MOST_TEXT: usize = 160;
 
+/// Where the rows of a summary begin.
+static BEGINNINGS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let headings = r"Root Cause(?: \(first observed failure\))?:|(?:Other )?Failures:|<NO_OTHER_FAILURES>|\[\d+\]:";
+    Regex::new(&format!(r"{headings}|(?-u:\b)(?:time|host|rank|exitcode|error_file|traceback|msg)\s*: |={{8,}}|-{{8,}}|\*{{8,}}")).ok()
+});
+
 /// Reads the summary below the match. Without one the match stands for itself.
 pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };
     let (mut in_root, mut in_others, mut failures) = (false, false, 0u64);
     let mut trace = false;
     let mut exception = None;
-    for i in m.span.line + 1..lines.count().min(m.span.line + MOST_LINES) {
+    let last = lines.count().min(m.span.line + MOST_LINES);
+    let mut rows = in_one_line(lines, m.span.line).into_iter().chain((m.span.line + 1..last).map(|i| Row::read(lines, i))).peekable();
+    while let Some(row) = rows.next() {
+        let (i, text) = (row.line, row.text());
         let headless = !in_root && !in_others && i > m.span.line + MOST_HEAD;
-        if headless || lines.line(i).contains("ChildFailedError:") {
+        if headless || text.contains("ChildFailedError:") {
             break;
         }
-        let row = Row::read(lines, i);
-        let text = row.text();
         match text {
             "Root Cause (first observed failure):" | "Root Cause:" => {
                 (in_root, in_others, trace) = (true, false, false);
@@ -45,7 +56,7 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
         }
         if is_rule(text) {
             // The rule behind the last entry ends the block.
-            if has(&block, "rank") && (in_root || in_others) && !trace_goes_on(lines, i) {
+            if has(&block, "rank") && (in_root || in_others) && !rows.peek().is_some_and(goes_on) {
                 block.end = (i, row.end());
                 break;
             }
@@ -103,9 +114,20 @@ fn is_rule(text: &str) -> bool {
     text.len() >= 8 && ["=", "-", "*"].iter().any(|mark| text.chars().all(|c| mark.starts_with(c)))
 }
 
+/// The rows of a summary that stands in one line with the match: copied without its line breaks, or in a JSON record.
+fn in_one_line(lines: &dyn Lines, line: usize) -> Vec<Row> {
+    let is_heading = |row: &Row| row.text().contains("ChildFailedError:");
+    let inner = Row::inner(lines, line);
+    if inner.len() > 1 {
+        return inner.into_iter().skip_while(|row| !is_heading(row)).skip(1).collect();
+    }
+    let row = inner.into_iter().next().unwrap_or_else(|| Row::read(lines, line));
+    let is_whole = row.text().contains("Root Cause") && row.text().contains("exitcode");
+    BEGINNINGS.as_ref().filter(|_| is_whole).map_or_else(Vec::new, |beginnings| row.pieces(beginnings))
+}
+
 /// The rules between entries are followed by a heading, and a traceback may print rules of its own.
-fn trace_goes_on(lines: &dyn Lines, rule: usize) -> bool {
-    let next = Row::read(lines, rule + 1);
+fn goes_on(next: &Row) -> bool {
     ["Root Cause", "Failures:", "Other Failures:"].iter().any(|heading| next.text().starts_with(heading))
 }
 
@@ -161,6 +183,26 @@ mod tests {
         assert_eq!((number(&block, "rank"), number(&block, "exitcode"), number(&block, "pid")), (Some(4.0), Some(-9.0), Some(11.0)));
         assert_eq!((text(&block, "host"), text(&block, "signal_name")), (Some("node01"), Some("SIGKILL")));
         assert_eq!((number(&block, "other_failures"), text(&block, "exception"), block.end), (Some(1.0), None, (18, 10)));
+    }
+
+    #[test]
+    fn a_summary_in_one_line_is_read() {
+        let line = "errors.ChildFailedError: ============ train.py FAILED ------------ Failures: [1]: time : 2024-11-29_10:12:01 host : node01 rank : 5 (local_rank: 1) exitcode : -15 (pid: 12) error_file: <N/A> traceback : Signal 15 (SIGTERM) received by PID 12 ------------ Root Cause (first observed failure): [0]: time : 2024-11-29_10:12:00 host : node01 rank : 4 (local_rank: 0) exitcode : -9 (pid: 11) error_file: <N/A> traceback : Signal 9 (SIGKILL) received by PID 11 ============\n";
+        let block = read(&crate::log::blocks::match_at(0, 24), &StrLines::new(line)).unwrap();
+        assert_eq!((number(&block, "rank"), number(&block, "exitcode"), number(&block, "pid")), (Some(4.0), Some(-9.0), Some(11.0)));
+        assert_eq!(
+            (text(&block, "host"), text(&block, "time"), number(&block, "other_failures")),
+            (Some("node01"), Some("2024-11-29_10:12:00"), Some(1.0))
+        );
+        assert_eq!(block.end, (0, line.trim_end().len()));
+    }
+
+    #[test]
+    fn a_summary_in_a_record_is_read() {
+        let line = r#"{"level":"error","message":"errors.ChildFailedError: \n============\nRoot Cause (first observed failure):\n[0]:\n  time      : 2024-11-29_10:12:00\n  host      : node01\n  rank      : 3 (local_rank: 3)\n  exitcode  : 1 (pid: 12345)\n============"}"#;
+        let block = read(&crate::log::blocks::match_at(0, 50), &StrLines::new(line)).unwrap();
+        assert_eq!((number(&block, "rank"), number(&block, "exitcode"), text(&block, "host")), (Some(3.0), Some(1.0), Some("node01")));
+        assert!(block.end.1 <= line.len());
     }
 
     #[test]

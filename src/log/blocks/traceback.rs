@@ -1,17 +1,19 @@
 //! Python tracebacks: from the header down to the exception line, with the frame of the user's own code.
 //!
 //! Forms: `traceback.print_exception` of Python 3.8 to 3.14 (carets, `[Previous line repeated …]`), each rank's lines put
-//! together by their prefix where ranks are interleaved, and the boxes that `rich` draws. Exception groups (`  | `) and
-//! the native frames of crash handlers are not read.
+//! together by their prefix where ranks are interleaved, the boxes that `rich` draws, the gutters of exception groups, and
+//! tracebacks of another process: Ray's `ray::f() (pid=…)`, the copies that multiprocessing, `torch.multiprocessing` and
+//! DataLoader workers carry over. Of an exception and its copy the inner one speaks. The native frames of crash handlers
+//! are not read.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::Block;
-use crate::log::record::{self, Prefix, Record};
+use crate::log::record::{self, Record};
 use crate::log::scan::Match;
-use crate::text::{Lines, clean, floor_border};
+use crate::text::{Lines, floor_border};
 
 /// Lines read below a header.
 const MOST_LINES: usize = 600;
@@ -21,6 +23,11 @@ const MOST_BYTES: usize = 2048;
 const MOST_BLANK: usize = 2;
 /// Bytes of the exception's text that are kept.
 const MOST_TEXT: usize = 160;
+
+/// Lines around a traceback that are looked through for the other one of its exception.
+const NEAR: usize = 6;
+/// How Ray names a task or an actor's method in another process.
+const REMOTE: &str = "ray::";
 
 /// Parts of a path that are nobody's own code.
 const LIBRARY: [&str; 8] = ["site-packages", "dist-packages", "/lib/python", "\\lib\\", "\\Lib\\", "<frozen", "<string>", "/bin/"];
@@ -36,8 +43,8 @@ struct Forms {
 static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
     Some(Forms {
         frame: Regex::new(r#"^File "(?P<path>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?$"#).ok()?,
-        boxed: Regex::new(r"^│\s*(?P<path>\S+\.py):(?P<line>\d+) in (?P<function>\S+)").ok()?,
-        exception: Regex::new(r"^(?P<class>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?:\s+(?P<text>.*))?)?$").ok()?,
+        boxed: Regex::new(r"^(?:│\s*)?(?P<path>\S+\.py):(?P<line>\d+) in (?P<function>\S+)").ok()?,
+        exception: Regex::new(r"^(?P<class>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\([\w.]+\))?(?::(?:\s+(?P<text>.*))?)?$").ok()?,
     })
 });
 
@@ -46,31 +53,39 @@ static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
 pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let forms = FORMS.as_ref()?;
     let first = m.span.line;
-    let header = record_of(&lines.line(first))?;
-    let boxed = header.body.text.starts_with('╭');
+    let header = Line::read(lines, first, false)?;
+    if header.text().contains("Exception Group Traceback") {
+        // Its members have tracebacks of their own.
+        return None;
+    }
+    let gutter = header.text().starts_with('|');
+    let header = Line::read(lines, first, gutter)?;
+    let boxed = header.text().starts_with('╭');
     let mut frame: Option<Frame> = None;
-    let mut any = false;
+    let mut found = None;
+    // The header of a remote traceback stands for the frame that called it.
+    let mut any = header.text().starts_with(REMOTE);
     let mut closed = !boxed;
     let mut blank = 0;
     for i in first + 1..(first + 1 + MOST_LINES).min(lines.count()) {
-        let Some(record) = record_of(&lines.line(i)) else { continue };
-        if !same_source(&record.prefix, &header.prefix) {
+        let Some(line) = Line::read(lines, i, gutter) else { continue };
+        if !line.record.prefix.is_same_source(&header.record.prefix) {
             continue;
         }
-        let text = record.body.text.as_str();
+        let text = line.text();
         if text.is_empty() {
             blank += 1;
             if blank > MOST_BLANK {
-                return None;
+                break;
             }
             continue;
         }
-        if let Some(found) = if boxed && !closed { forms.boxed.captures(text) } else { forms.frame.captures(text) } {
+        if let Some(parts) = if boxed && !closed { forms.boxed.captures(text) } else { forms.frame.captures(text) } {
             any = true;
-            let found = Frame::new(&found);
+            let now = Frame::new(&parts);
             // Library frames below the last one of the user only say how deep it went.
-            if found.is_own || frame.as_ref().is_none_or(|frame| !frame.is_own) {
-                frame = Some(found);
+            if now.is_own || frame.as_ref().is_none_or(|frame| !frame.is_own) {
+                frame = Some(now);
             }
             continue;
         }
@@ -78,34 +93,65 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
             closed = text.starts_with('╰');
             continue;
         }
-        let inside = record.indent > header.indent || text.starts_with(['^', '~']) || text.starts_with("[Previous line repeated");
+        let inside = line.indent > header.indent || text.starts_with(['^', '~']) || text.starts_with("[Previous line repeated");
         if inside && !boxed {
             continue;
         }
-        let exception = forms.exception.captures(text).filter(|_| any)?;
-        let class = exception.name("class")?.as_str();
-        let name = class.rsplit('.').next().unwrap_or(class);
-        if WANTED.contains(&name) || name.ends_with("Warning") || !names_an_exception(class, exception.name("text").is_some()) {
-            return None;
+        let Some(exception) = exception(text, &forms.exception).filter(|_| any) else { break };
+        found = Some((exception, line.body_start(), (i, line.body_end())));
+        let said = found.as_ref().and_then(|(exception, ..)| exception.said.as_deref()).unwrap_or_default();
+        // The frames of the other process follow, and the exception itself behind them.
+        if !said.starts_with(REMOTE) {
+            break;
         }
-        let mut texts = vec![("exception".to_owned(), class.to_owned())];
-        let said = exception.name("text").map_or("", |text| text.as_str()).trim();
-        if !said.is_empty() {
-            let end = floor_border(said, MOST_TEXT);
-            let cut = if end < said.len() { "…" } else { "" };
-            texts.push(("text".to_owned(), format!("{}{cut}", &said[..end])));
-        }
-        if let Some(frame) = frame.filter(|frame| frame.is_own) {
-            texts.push(("frame".to_owned(), frame.shown));
-        }
-        return Some(Block {
-            start: Some((i, record.body.raw_start(0))),
-            end: (i, record.body.raw_stop(text.len())),
-            texts,
-            ..Block::default()
-        });
     }
-    None
+    let (exception, start, end) = found?;
+    if is_told_elsewhere(&exception, first, end.0, lines) {
+        return None;
+    }
+    let mut texts = vec![("exception".to_owned(), exception.class)];
+    texts.extend(exception.said.map(|said| {
+        let end = floor_border(&said, MOST_TEXT);
+        let cut = if end < said.len() { "…" } else { "" };
+        ("text".to_owned(), format!("{}{cut}", &said[..end]))
+    }));
+    texts.extend(frame.filter(|frame| frame.is_own).map(|frame| ("frame".to_owned(), frame.shown)));
+    Some(Block { start: Some((end.0, start)), end, texts, ..Block::default() })
+}
+
+/// What an exception line says.
+struct Exception {
+    class: String,
+    said: Option<String>,
+}
+
+fn exception(text: &str, form: &Regex) -> Option<Exception> {
+    let parts = form.captures(text)?;
+    let class = &parts["class"];
+    let name = class.rsplit('.').next().unwrap_or(class);
+    if WANTED.contains(&name) || name.ends_with("Warning") || !names_an_exception(class, parts.name("text").is_some()) {
+        return None;
+    }
+    let said = parts.name("text").map_or("", |text| text.as_str()).trim();
+    Some(Exception { class: class.to_owned(), said: (!said.is_empty()).then(|| said.to_owned()) })
+}
+
+/// Does another traceback beside this one tell the same exception from nearer to it?
+fn is_told_elsewhere(exception: &Exception, first: usize, last: usize, lines: &dyn Lines) -> bool {
+    let said = exception.said.as_deref().unwrap_or_default();
+    if said.starts_with("Caught ") || exception.class.ends_with("ProcessRaisedException") {
+        let below = (last + 1..last + 1 + NEAR).map(|i| lines.line(i));
+        let is_original = |line: &str| line.contains("Original Traceback (most") || line.contains(" terminated with the following error");
+        return below.into_iter().any(|line| is_original(&line));
+    }
+    // Above stand the other process's traceback in quotes, its exception last, and the sentence that joins the two.
+    let above: Vec<String> =
+        (1..=NEAR.min(first)).map(|back| lines.line(first - back).trim().to_owned()).filter(|line| !line.is_empty()).collect();
+    let [cause, quotes, original, ..] = above.as_slice() else { return false };
+    let whole = if said.is_empty() { exception.class.clone() } else { format!("{}: {said}", exception.class) };
+    cause.ends_with("The above exception was the direct cause of the following exception:")
+        && quotes.ends_with("\"\"\"")
+        && original.ends_with(&whole)
 }
 
 /// Is this the name of an exception's class? A bare word without a text must look like one.
@@ -115,14 +161,38 @@ fn names_an_exception(class: &str, has_text: bool) -> bool {
     usual.iter().any(|ending| name.ends_with(ending)) || (has_text && name.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
-/// Lines of one rank or process carry one prefix; its time stamps differ.
-fn same_source(a: &Prefix, b: &Prefix) -> bool {
-    (a.rank, &a.host) == (b.rank, &b.host)
+/// A line of a traceback.
+struct Line {
+    record: Record,
+    /// Bytes of the gutter that an exception group draws in front of it.
+    gutter: usize,
+    /// Columns of white space in front of the text.
+    indent: usize,
 }
 
-fn record_of(raw: &str) -> Option<Record> {
-    let segment = clean::segments(&raw[..floor_border(raw, MOST_BYTES)], 0).into_iter().next_back()?;
-    Some(record::read(segment))
+impl Line {
+    /// Reads line `i`; `None` for a line outside the gutter where there should be one.
+    fn read(lines: &dyn Lines, i: usize, gutter: bool) -> Option<Line> {
+        let record = record::last(&lines.line(i), MOST_BYTES);
+        if !gutter {
+            return Some(Line { gutter: 0, indent: record.indent, record });
+        }
+        let rest = record.body.text.strip_prefix('|')?;
+        let indent = rest.len() - rest.trim_start().len();
+        Some(Line { gutter: 1 + indent, indent, record })
+    }
+
+    fn text(&self) -> &str {
+        &self.record.body.text[self.gutter..]
+    }
+
+    fn body_start(&self) -> usize {
+        self.record.body.raw_start(self.gutter)
+    }
+
+    fn body_end(&self) -> usize {
+        self.record.body.raw_stop(self.record.body.text.len())
+    }
 }
 
 /// A frame of a traceback.
@@ -153,6 +223,7 @@ impl Frame {
 mod tests {
     use super::*;
     use crate::log::finding::Span;
+    use crate::log::record::Prefix;
     use crate::text::StrLines;
 
     fn block(text: &str, line: usize) -> Option<Block> {
@@ -189,6 +260,42 @@ mod tests {
         let text = "╭───────────── Traceback (most recent call last) ─────────────╮\n│ /home/user/x/train.py:31 in main                             │\n│                                                              │\n│   30 │   x = 1                                               │\n│ ❱ 31 │   run()                                               │\n╰──────────────────────────────────────────────────────────────╯\nValueError: bad shape\n";
         let block = block(text, 0).unwrap();
         assert_eq!((text_of(&block, "frame"), block.end), (Some("x/train.py:31 in main"), (6, 21)));
+    }
+
+    #[test]
+    fn members_of_a_group_speak_for_it() {
+        let text = "  + Exception Group Traceback (most recent call last):\n  |   File \"/home/user/serve.py\", line 10, in main\n  |     async with asyncio.TaskGroup() as tg:\n  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n  +-+---------------- 1 ----------------\n    | Traceback (most recent call last):\n    |   File \"/home/user/x/worker.py\", line 22, in step\n    |     loss = model(batch)\n    | KeyError: 'text'\n    +------------------------------------\n";
+        assert_eq!(block(text, 0), None);
+        let member = block(text, 5).unwrap();
+        assert_eq!((member.start, member.end), (Some((8, 6)), (8, 22)));
+        assert_eq!((text_of(&member, "frame"), text_of(&member, "text")), (Some("x/worker.py:22 in step"), Some("'text'")));
+    }
+
+    #[test]
+    fn the_inner_exception_of_another_process_speaks() {
+        let frames = "Traceback (most recent call last):\n  File \"/home/user/driver.py\", line 5, in main\n    get()\n";
+        let inner = "  File \"/home/user/x/worker.py\", line 22, in f\n    return row[\"text\"]\nKeyError: 'text'\n";
+        let ray =
+            block(&format!("{frames}ray.exceptions.RayTaskError(KeyError): ray::Worker.f() (pid=1, ip=10.0.0.4)\n{inner}"), 0).unwrap();
+        assert_eq!((text_of(&ray, "exception"), text_of(&ray, "frame"), ray.end.0), (Some("KeyError"), Some("x/worker.py:22 in f"), 6));
+        let cut = block(&format!("{frames}ray.exceptions.RayTaskError(KeyError): ray::Worker.f() (pid=1, ip=10.0.0.4)\n"), 0).unwrap();
+        assert_eq!((text_of(&cut, "exception"), cut.end.0), (Some("ray.exceptions.RayTaskError"), 3));
+        let alone = block(&format!("ray::Worker.f() (pid=1, ip=10.0.0.4)\n{inner}"), 0).unwrap();
+        assert_eq!((text_of(&alone, "exception"), alone.end.0), (Some("KeyError"), 3));
+        let original = format!("Original Traceback (most recent call last):\n{inner}");
+        let text = format!("{frames}KeyError: Caught KeyError in DataLoader worker process 0.\n{original}");
+        assert_eq!(block(&text, 0), None);
+        assert_eq!(text_of(&block(&text, 4).unwrap(), "frame"), Some("x/worker.py:22 in f"));
+        let spawned = format!(
+            "{frames}torch.multiprocessing.spawn.ProcessRaisedException: \n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n{inner}"
+        );
+        assert_eq!(block(&spawned, 0), None);
+        assert_eq!(text_of(&block(&spawned, 6).unwrap(), "exception"), Some("KeyError"));
+        let joined = "\"\"\"\n\nThe above exception was the direct cause of the following exception:\n\n";
+        let remote = format!("multiprocessing.pool.RemoteTraceback: \n\"\"\"\nTraceback (most recent call last):\n{inner}{joined}{frames}");
+        assert_eq!(text_of(&block(&remote, 2).unwrap(), "frame"), Some("x/worker.py:22 in f"));
+        assert_eq!(block(&format!("{remote}KeyError: 'text'\n"), 10), None);
+        assert_eq!(text_of(&block(&format!("{remote}ValueError: other\n"), 10).unwrap(), "exception"), Some("ValueError"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 pub mod excerpts;
+mod mistake;
 pub mod page;
 
 pub use page::{Page, PageProblem};

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
+use super::mistake;
 use crate::log::units::Unit;
 use crate::log::vocabulary::{Cause, Confidence, Kind, Role, Severity};
 
@@ -66,10 +67,15 @@ pub struct Front {
     pub confidence: Confidence,
     /// Place in the ranking of causes, 1 to 11; lower is nearer to the cause.
     pub precedence: u8,
-    /// Literal strings that open the gate.
+    /// Literal strings that open the gate; none where the page names a series.
+    #[serde(default)]
     pub anchors: Vec<String>,
-    /// Regular expressions with named captures.
+    /// Regular expressions with named captures; none where the page names a series.
+    #[serde(default)]
     pub patterns: Vec<String>,
+    /// Name of the series over the step lines of a run that the page speaks of, in place of a message on a line.
+    #[serde(default)]
+    pub series: Option<String>,
     /// The line is passed over when one of these matches.
     #[serde(default)]
     pub unless: Vec<String>,
@@ -150,7 +156,8 @@ impl Page {
         let front: Front = toml::from_str(front_text).map_err(|e| {
             let at = e.span().map_or(0, |span| span.start);
             let line = open + front_text[..at.min(front_text.len())].matches('\n').count();
-            problem(line, e.message().replace('\n', " "))
+            let key = front_text.lines().nth(line - open).and_then(|line| line.split_once('=')).map_or("", |(key, _)| key.trim());
+            problem(line, mistake::of_front_matter(key, e.message()))
         })?;
         let body_line = text[..close].matches('\n').count() + 1;
         let body = match &text {
@@ -189,10 +196,16 @@ impl Page {
         if !front.id.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
             return Err((line_of("id"), "an id has lower-case letters, digits and dashes only".to_owned()));
         }
-        if front.anchors.is_empty() || front.anchors.iter().any(|anchor| anchor.trim().chars().count() < 2) {
+        if front.series.is_some() && !(front.anchors.is_empty() && front.patterns.is_empty()) {
+            return Err((line_of("series"), "a page of a series has neither anchors nor patterns".to_owned()));
+        }
+        let needs_patterns = front.series.is_none();
+        if (needs_patterns && front.anchors.is_empty()) || front.anchors.iter().any(|anchor| anchor.trim().chars().count() < 2) {
             return Err((line_of("anchors"), "a page needs anchors of at least two characters".to_owned()));
         }
-        if !(1..=MOST_PATTERNS).contains(&front.patterns.len()) || front.unless.len() > MOST_PATTERNS || front.anchors.len() > MOST_ANCHORS
+        if !(usize::from(needs_patterns)..=MOST_PATTERNS).contains(&front.patterns.len())
+            || front.unless.len() > MOST_PATTERNS
+            || front.anchors.len() > MOST_ANCHORS
         {
             let message = format!("a page has 1 to {MOST_PATTERNS} patterns, as many vetoes at most, and at most {MOST_ANCHORS} anchors");
             return Err((line_of("patterns"), message));
@@ -219,7 +232,7 @@ impl Page {
         let mut say = |line, message| problems.push(PageProblem::mistake(self.file.clone(), line, message));
         for pattern in self.front.patterns.iter().chain(&self.front.unless) {
             if let Err(e) = compile(pattern) {
-                say(line_of(pattern), format!("not a regular expression: {}", last_line(&e.to_string())));
+                say(line_of(pattern), mistake::of_pattern(pattern, &e));
             } else if self.front.wraps && compile(&squeeze(pattern)).is_err() {
                 say(line_of(pattern), "the pattern is none without its white space: no blanks in character classes".to_owned());
             }
@@ -233,10 +246,16 @@ impl Page {
             let names: Vec<&str> = crate::log::blocks::names().collect();
             say(line_of("block"), format!("no block is called `{block}`; there are {}", names.join(", ")));
         }
+        if let Some(series) = self.front.series.as_deref().filter(|series| !crate::log::memory::SERIES.contains(series)) {
+            say(line_of("series"), format!("no series is called `{series}`; there are {}", crate::log::memory::SERIES.join(", ")));
+        }
         for template in &self.front.message {
             for name in placeholders(template) {
-                let known = self.front.patterns.iter().any(|p| p.contains(&format!("<{name}>")))
+                // The rank of a line stands in its prefix.
+                let known = name == "rank"
+                    || self.front.patterns.iter().any(|p| p.contains(&format!("<{name}>")))
                     || crate::log::verdict::PLACEHOLDERS.contains(&name)
+                    || (self.front.series.is_some() && crate::log::memory::SERIES_PLACEHOLDERS.contains(&name))
                     || self.front.block.is_some();
                 if !known {
                     say(line_of("message"), format!("no pattern captures `{name}`"));
@@ -252,13 +271,9 @@ impl Page {
     }
 }
 
-/// Names in braces in a template.
+/// Names in braces in a template, also those that choose a word: `{count:line|lines}`.
 pub fn placeholders(template: &str) -> impl Iterator<Item = &str> {
-    template.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
-}
-
-fn last_line(text: &str) -> &str {
-    text.trim().lines().last().unwrap_or(text)
+    template.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name.split(':').next().unwrap_or(name))
 }
 
 /// The text under a heading of a body, without the heading; empty when there is none.

@@ -6,8 +6,11 @@
 //! print of its configuration, Megatron's arguments, Axolotl, LLaMA-Factory, Lightning, vLLM, SGLang, TGI.
 
 mod keys;
+mod others;
 
 use std::collections::BTreeMap;
+
+pub use others::{At, add_others};
 
 use super::record::{self, Record};
 use crate::text::{Lines, clean, floor_border};
@@ -91,13 +94,13 @@ pub enum Setting {
     ModelName,
 }
 
-/// A value and the line that said it, 0-based.
+/// A value and where it was said.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told<T> {
     /// The value.
     pub value: T,
     /// Its line.
-    pub line: usize,
+    pub line: At,
 }
 
 /// A serving engine.
@@ -134,7 +137,7 @@ pub struct RunSettings {
     /// The server that started.
     pub engine: Option<Told<Engine>>,
     /// The line that says that training began.
-    pub training: Option<usize>,
+    pub training: Option<At>,
     values: BTreeMap<Setting, Told<String>>,
 }
 
@@ -193,13 +196,13 @@ fn read_range(lines: &dyn Lines, from: usize, to: usize, out: &mut RunSettings) 
         if opens && let Some(dump) = dump_name(text) {
             let (json, behind) = collect(lines, at, to);
             if let Some(json) = json {
-                keep_dump(out, dump, Told { value: json, line: at });
+                keep_dump(out, dump, Told { value: json, line: At::here(at) });
             }
             at = behind;
             continue;
         }
         if !record::is_quotation(&record) {
-            read_line(text, at, out);
+            read_line(text, At::here(at), out);
         }
         at += 1;
     }
@@ -214,7 +217,7 @@ fn says_start(raw: &str) -> bool {
     ["Running training", "LLM engine", "ServerArgs(", "Args {", "non-default args"].iter().any(|mark| raw.contains(mark))
 }
 
-fn read_line(text: &str, line: usize, out: &mut RunSettings) {
+fn read_line(text: &str, line: At, out: &mut RunSettings) {
     if text.contains("***** Running training *****") {
         out.training = Some(line);
     }
@@ -339,17 +342,17 @@ mod tests {
         let told = settings(log);
         assert_eq!(told.configs.len(), 1);
         assert!(told.configs[0].value.starts_with("{\n\"architectures\"") && told.configs[0].value.trim_end().ends_with('}'));
-        assert_eq!(told.number(Setting::Batch), Some(Told { value: 8, line: 10 }));
+        assert_eq!(told.number(Setting::Batch), Some(Told { value: 8, line: At::here(10) }));
         assert_eq!(told.number(Setting::TotalBatch).map(|told| told.value), Some(64));
         assert_eq!(told.get(Setting::LoadDtype).map(|told| told.value), Some("torch.bfloat16"));
-        assert_eq!(told.training, Some(9));
+        assert_eq!(told.training, Some(At::here(9)));
     }
 
     #[test]
     fn a_server_tells_its_arguments() {
         let log = "INFO 05-02 10:11:12 [core.py:58] Initializing a V1 LLM engine (v0.8.4) with config: model='org/model-8b', speculative_config=None, dtype=torch.bfloat16, max_seq_len=8192, tensor_parallel_size=2, quantization=None, kv_cache_dtype=auto\n";
         let told = settings(log);
-        assert_eq!(told.engine, Some(Told { value: Engine::Vllm, line: 0 }));
+        assert_eq!(told.engine, Some(Told { value: Engine::Vllm, line: At::here(0) }));
         assert_eq!(told.number(Setting::ServedLength).map(|told| told.value), Some(8192));
         assert_eq!(told.number(Setting::TensorParallel).map(|told| told.value), Some(2));
         assert_eq!(told.get(Setting::Quantization), None);
@@ -372,7 +375,7 @@ mod tests {
     #[test]
     fn source_echoes_and_later_lines_set_nothing() {
         let log = "  File \"train.py\", line 3, in main\n    args = Args(per_device_train_batch_size=4)\nper_device_train_batch_size=2,\n";
-        assert_eq!(settings(log).number(Setting::Batch), Some(Told { value: 2, line: 2 }));
+        assert_eq!(settings(log).number(Setting::Batch), Some(Told { value: 2, line: At::here(2) }));
         assert!(read(&StrLines::new(log), 2).is_empty());
     }
 

@@ -39,6 +39,8 @@ const CONTEXT_BYTES: u64 = 3 << 29;
 pub struct DeviceOom {
     /// Why the request failed.
     pub cause: Cause,
+    /// The sort of device that the message names; `None` for CUDA.
+    pub device: Option<String>,
     /// The request (the allocator's rounded segment, not the tensor).
     pub tried: Option<u64>,
     /// The card, as the driver reports it.
@@ -135,6 +137,7 @@ pub fn judge(numbers: &[Number], texts: &[(String, String)]) -> Option<DeviceOom
         add_others(&mut oom, get("process_in_use"));
     }
     oom.cause = cause(&oom, texts);
+    oom.device = texts.iter().find(|(name, _)| name == "device").map(|(_, device)| device.clone());
     Some(oom)
 }
 

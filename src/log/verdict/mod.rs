@@ -17,7 +17,7 @@ use super::units::{self, Unit, Value};
 use super::vocabulary::Cause;
 
 /// The verdicts that pages may name.
-pub const NAMES: &[&str] = &["device-oom", "tensor-shape", "kv-cache", "startup-memory", "line-growth", "imbalance"];
+pub const NAMES: &[&str] = &["device-oom", "tensor-shape", "kv-cache", "startup-memory", "line-growth", "imbalance", "bank-memory"];
 
 /// Verdicts without which there is no finding: the page only says where to look.
 pub const CONDITIONS: &[&str] = &["line-growth", "imbalance"];
@@ -85,6 +85,12 @@ pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], 
         "imbalance" => {
             memory_series::imbalance(text("rows")?, numbers)?;
             Some((page_cause, None))
+        }
+        // Enough is free in a bank of the device, but not in one piece.
+        "bank-memory" => {
+            let of = |name: &str| numbers.iter().find(|number| number.name == name).map(|number| number.value.as_f64());
+            let scattered = of("free").zip(of("needed")).is_some_and(|(free, needed)| free >= needed);
+            Some((if scattered { Cause::Fragmentation } else { page_cause }, None))
         }
         "startup-memory" => Some((serving::startup_memory(numbers)?, None)),
         _ => None,

@@ -17,6 +17,10 @@ const TEXT: &[&str] = &[
     "ForConditionalGeneration",
 ];
 
+/// Endings of the classes of text encoders.
+const ENCODER: &[&str] =
+    &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"];
+
 /// Endings of further classes, by family; the families that are more than a language model.
 const WHOLE: &[(&str, &[&str])] = &[
     ("bert", &["ForMaskedLM", "ForPreTraining", "ForNextSentencePrediction", "ForMultipleChoice"]),
@@ -50,50 +54,53 @@ const WHOLE: &[(&str, &[&str])] = &[
     ("t5", &["EncoderModel", "WithLMHeadModel"]),
     ("mt5", &["EncoderModel"]),
     ("umt5", &["EncoderModel"]),
+    ("rembert", ENCODER),
+    ("roformer", ENCODER),
+    ("esm", ENCODER),
+    ("squeezebert", ENCODER),
+    ("mobilebert", ENCODER),
+    ("fnet", ENCODER),
+    ("xlm", ENCODER),
+    ("flaubert", ENCODER),
+    ("tapas", ENCODER),
+    ("canine", ENCODER),
+    ("splinter", ENCODER),
+    ("gte", ENCODER),
+    ("jina_embeddings_v3", ENCODER),
+    ("bert-generation", ENCODER),
+    ("convbert", ENCODER),
+    ("ibert", ENCODER),
+    ("nystromformer", ENCODER),
+    ("yoso", ENCODER),
+    ("mra", ENCODER),
+    ("roc_bert", ENCODER),
+    ("xmod", ENCODER),
     (
-        "rembert",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
+        "luke",
+        &["ForMaskedLM", "ForMultipleChoice", "ForEntityClassification", "ForEntityPairClassification", "ForEntitySpanClassification"],
     ),
-    (
-        "roformer",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
-    ("esm", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"]),
-    (
-        "squeezebert",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
-    (
-        "mobilebert",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
-    ("fnet", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"]),
-    ("xlm", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"]),
-    (
-        "flaubert",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
-    (
-        "tapas",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
-    (
-        "canine",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
-    (
-        "splinter",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
-    ("gte", &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"]),
-    (
-        "jina_embeddings_v3",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
-    (
-        "bert-generation",
-        &["ForMaskedLM", "ForPreTraining", "ForMultipleChoice", "ForNextSentencePrediction", "WithLMHeadModel", "Encoder", "Decoder"],
-    ),
+    ("funnel", ENCODER),
+    ("visual_bert", &["ForPreTraining", "ForMultipleChoice", "ForVisualReasoning"]),
+    ("vilt", &["ForMaskedLM", "ForImageAndTextRetrieval"]),
+    ("lxmert", &["ForPreTraining"]),
+    ("detr", &["ForObjectDetection"]),
+    ("conditional_detr", &["ForObjectDetection"]),
+    ("table-transformer", &["ForObjectDetection"]),
+    ("yolos", &["ForObjectDetection"]),
+    ("dpt", &["ForDepthEstimation", "ForSemanticSegmentation"]),
+    ("depth_anything", &["ForDepthEstimation"]),
+    ("ijepa", &["ForImageClassification"]),
+    ("timesformer", &["ForVideoClassification"]),
+    ("vivit", &["ForVideoClassification"]),
+    ("imagegpt", &["ForCausalImageModeling", "ForImageClassification"]),
+    ("colpali", &["ForRetrieval"]),
+    ("colqwen2", &["ForRetrieval"]),
+    ("blip", &["ForImageTextRetrieval"]),
+    ("clipseg", &["ForImageSegmentation"]),
+    ("owlvit", &["ForObjectDetection"]),
+    ("owlv2", &["ForObjectDetection"]),
+    ("metaclip_2", &["ForImageClassification"]),
+    ("donut-swin", &["ForImageClassification"]),
     ("marian", &["MTModel"]),
     ("longt5", &["EncoderModel"]),
     ("switch_transformers", &["EncoderModel"]),
@@ -154,6 +161,8 @@ const STEMS: &[(&str, &str)] = &[
     ("dpr", "dprreader"),
     ("mistral", "llama"),
     ("qwen2", "gteqwen2"),
+    ("bailing_moe", "bailingmoev2"),
+    ("minimax_m3_vl", "minimaxm3sparse"),
 ];
 
 /// Why the tensors of a class are not known; none when they are.

@@ -66,7 +66,9 @@ pub fn swin(source: &Source<'_>) -> Result<Parts> {
             width = mul(width, 2);
         }
     }
-    stack.once("", Block::new().layer_norm("layernorm", width));
+    // The encoder of Donut ends without a norm.
+    let normed = source.model_type == "swin";
+    stack.once("", Block::new().when(normed, |block| block.layer_norm("layernorm", width)));
     classifier(&mut stack, source, width)?;
     Ok(stack.done())
 }

@@ -1,7 +1,7 @@
 //! Multi-head latent attention: deepseek_v2, deepseek_v3 (kimi_k2), deepseek_v32, glm_moe_dsa,
-//! glm4_moe_lite, minicpm3, youtu, longcat_flash; and deepseek, the first version, without it.
+//! glm4_moe_lite, minicpm3, youtu, longcat_flash, axk1, hy_v4; and deepseek, the first version, without it.
 
-use super::blocks::{Block, Mla, Norm, Window};
+use super::blocks::{Block, Mla, Norm, Window, mul};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
 use super::sparse::{Experts, Sparse};
 use crate::model::config::{Result, Section};
@@ -79,6 +79,31 @@ pub fn mistral4(c: Section<'_>, request: Request) -> Result<Parts> {
     let default = Defaults::of([131_072, 4096, 12288, 36, 32, 0, 128, 1_048_576], false);
     let mla = MlaDefaults { q_rank: 1024, kv_rank: 256, nope: 64, rope: 64, value: 128 };
     latent(c, request, &default, mla, Some(Experts { count: 128, active: 4, width: 2048, shared: 1, dense_layers: 0 }), None)
+}
+
+/// axk1: a norm more behind the experts.
+pub fn axk1(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([163_840, 7168, 18432, 61, 64, 0, 64, 32768], false);
+    let form = Form { behind_experts: true, ..Form::new(V3_MLA, Some(Experts { count: 192, dense_layers: 1, ..V3_EXPERTS })) };
+    form.build(c, request, &default)
+}
+
+/// hy_v4: gated attention with sinks, hyper-connections, an indexer in the layers that `indexer_types` calls full.
+pub fn hy_v4(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([120_832, 2816, 6912, 34, 32, 0, 64, 262_144], false);
+    let types = c.strings("indexer_types");
+    let full = |index: u64| match usize::try_from(index).ok().and_then(|index| types.get(index)) {
+        Some(kind) => *kind == "full",
+        None => index == 0 || (index - 1).is_multiple_of(4),
+    };
+    let layers = Dimensions::read(c, &default)?.layers;
+    let mla = MlaDefaults { q_rank: 1536, kv_rank: 512, nope: 192, rope: 64, value: 256 };
+    let form = Form {
+        indexer: Some(Indexer::read(c, 16, (0..layers).map(full).collect())?),
+        streams: c.int("hc_mult", 4)?,
+        ..Form::new(mla, Some(Experts { width: 768, dense_layers: 1, ..V3_EXPERTS }))
+    };
+    form.build(c, request, &default)
 }
 
 /// minicpm3: dense.
@@ -212,30 +237,85 @@ fn latent(
     experts: Option<Experts>,
     indexer: Option<Indexer>,
 ) -> Result<Parts> {
-    let mlp_bias = matches!(c.str("model_type"), Some("deepseek_v2" | "minicpm3"));
-    let mut d = Dimensions::read(c, default)?;
-    let mla = mla.read(c, &d)?;
-    (d.kv_heads, d.head_dim) = (d.heads, mla.nope.saturating_add(mla.rope));
-    let mut sparse = experts.map(|experts| Sparse::read(c, &mut d, experts)).transpose()?;
-    // Only the second version and minicpm3 heed this key.
-    let mlp_bias = mlp_bias && c.bool("mlp_bias", false)?;
-    if let Some(sparse) = &mut sparse {
-        sparse.bias = mlp_bias;
+    Form { indexer, ..Form::new(mla, experts) }.build(c, request, default)
+}
+
+/// How a decoder with latent attention looks.
+struct Form {
+    mla: MlaDefaults,
+    experts: Option<Experts>,
+    indexer: Option<Indexer>,
+    /// A norm behind the experts.
+    behind_experts: bool,
+    /// Streams of hyper-connections, with sinks and a gate in attention; 0: plain residuals.
+    streams: u64,
+}
+
+impl Form {
+    fn new(mla: MlaDefaults, experts: Option<Experts>) -> Self {
+        Self { mla, experts, indexer: None, behind_experts: false, streams: 0 }
     }
-    let mut stack = Stack::new(c, d.clone(), default, request)?;
-    for index in 0..d.layers {
-        let block = norms(d.hidden).mla("self_attn", &mla).latent_cache(&mla);
-        let block = match &indexer {
-            Some(indexer) => indexer.add(block, &mla, index),
-            None => block,
-        };
-        stack.layer(match &sparse {
-            Some(sparse) => sparse.add(block, index),
-            None => block.gated_mlp("mlp", d.hidden, d.intermediate, mlp_bias),
+
+    fn build(&self, c: Section<'_>, request: Request, default: &Defaults) -> Result<Parts> {
+        let mlp_bias = matches!(c.str("model_type"), Some("deepseek_v2" | "minicpm3"));
+        let mut d = Dimensions::read(c, default)?;
+        let mla = self.mla.read(c, &d)?;
+        (d.kv_heads, d.head_dim) = (d.heads, mla.nope.saturating_add(mla.rope));
+        let mut sparse = self.experts.map(|experts| Sparse::read(c, &mut d, experts)).transpose()?;
+        // Only the second version and minicpm3 heed this key.
+        let mlp_bias = mlp_bias && c.bool("mlp_bias", false)?;
+        if let Some(sparse) = &mut sparse {
+            sparse.bias = mlp_bias;
+        }
+        let streams_width = mul(self.streams, d.hidden);
+        let gate = mul(d.heads, mla.value);
+        let mut stack = Stack::new(c, d.clone(), default, request)?;
+        for index in 0..d.layers {
+            let block = norms(d.hidden)
+                .mla("self_attn", &mla)
+                .latent_cache(&mla)
+                .when(self.streams > 0, |block| self.hyper(block, streams_width))
+                .when(self.streams > 0, |block| {
+                    block.param("self_attn.sinks", Role::Scale, &[d.heads]).linear(
+                        "self_attn.gate_proj",
+                        Role::Attention,
+                        gate,
+                        d.hidden,
+                        false,
+                    )
+                });
+            let block = match &self.indexer {
+                Some(indexer) => indexer.add(block, &mla, index),
+                None => block,
+            };
+            let routed = sparse.as_ref().is_some_and(|sparse| sparse.has_experts(index));
+            let block = block.when(self.behind_experts && routed, |block| block.norm("mlp.post_mlp_layernorm", d.hidden));
+            stack.layer(match &sparse {
+                Some(sparse) => sparse.add(block, index),
+                None => block.gated_mlp("mlp", d.hidden, d.intermediate, mlp_bias),
+            });
+        }
+        if c.int("num_nextn_predict_layers|num_mtp_layers", 0)? > 0 {
+            stack.note("the checkpoint may hold layers for multi-token prediction beside these, which are not counted");
+        }
+        let last = Block::new().norm("norm", d.hidden).when(self.streams > 0, |block| {
+            block
+                .param("hc_head.hc_fn", Role::Scale, &[self.streams, streams_width])
+                .param("hc_head.hc_base", Role::Scale, &[self.streams])
+                .param("hc_head.hc_scale", Role::Scale, &[1])
         });
+        Ok(stack.finish_with(last, false))
     }
-    if c.int("num_nextn_predict_layers|num_mtp_layers", 0)? > 0 {
-        stack.note("the checkpoint may hold layers for multi-token prediction beside these, which are not counted");
+
+    /// The weights that read and write the streams, around attention and feed-forward part.
+    fn hyper(&self, block: Block, width: u64) -> Block {
+        let rows = mul(self.streams, 2);
+        ["attn_hc", "ffn_hc"].iter().fold(block, |block, name| {
+            block.param(&format!("{name}.fn"), Role::Scale, &[rows, width]).param(&format!("{name}.base"), Role::Scale, &[rows]).param(
+                &format!("{name}.scale"),
+                Role::Scale,
+                &[2],
+            )
+        })
     }
-    Ok(stack.finish(Norm::Weight, false))
 }

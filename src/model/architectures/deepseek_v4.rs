@@ -90,6 +90,10 @@ pub fn deepseek_v4(c: Section<'_>, request: Request) -> Result<Parts> {
         };
         stack.layer(sparse.add(block, index));
     }
+    let plain = (0..d.layers).filter(|index| compression(*index) == Compression::None).count();
+    stack.note(format!(
+        "keys and values are one tensor and count once; transformers holds it twice in the {plain} layers that have a window only, and once in the others"
+    ));
     stack.note("the KV cache counts windows and compressed entries (keys of the indexer among them); the tokens that a compressor has not yet joined are left out");
     let head = Block::new()
         .norm_of(Norm::Weight, "norm", d.hidden)

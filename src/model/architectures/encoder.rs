@@ -113,7 +113,12 @@ fn encoder(source: &Source<'_>, form: &Form) -> Result<Parts> {
         .when(width != d.hidden, |block| block.linear("embeddings_project", Role::Projector, d.hidden, width, true));
     let mut stack = Stack::bare(d.clone(), NO_HEAD, "encoder.layer.{i}", Part::Text);
     stack.once("embeddings", embedding);
-    stack.layers(d.layers, &Block::new().encoder_layer(d.hidden, d.intermediate));
+    let decodes = c.bool("is_decoder", false)?;
+    let layer = Block::new()
+        .encoder_layer(d.hidden, d.intermediate)
+        .when(decodes && kind == Kind::Causal, |block| block.cache(d.attention().cache(super::blocks::Window::Full)))
+        .when(decodes && c.bool("add_cross_attention", false)?, |block| crossed(block, &d));
+    stack.layers(d.layers, &layer);
     if (form.pooler)(kind) {
         stack.once("", Block::new().linear("pooler.dense", Role::TaskHead, d.hidden, d.hidden, true));
     }
@@ -144,6 +149,13 @@ fn encoder(source: &Source<'_>, form: &Form) -> Result<Parts> {
         .when(kind == Kind::PreTraining && !discriminator, |block| block.linear("cls.seq_relationship", Role::TaskHead, 2, d.hidden, true));
     stack.once("", head);
     finish(stack, named, tied && matches!(kind, Kind::MaskedLm | Kind::Causal | Kind::PreTraining))
+}
+
+/// Attention to an encoder, in the layers of a decoder of this form.
+fn crossed(block: Block, d: &Dimensions) -> Block {
+    let attention = d.attention().biases(true, true);
+    super::seq2seq::cross(block, "crossattention", &attention, ["query", "key", "value", "output"])
+        .layer_norm("crossattention.output.LayerNorm", d.hidden)
 }
 
 /// Ends an encoder; without a class the head is a guess.

@@ -20,7 +20,8 @@ pub(super) struct Form {
     pub kind: Kind,
     /// The tensors so far.
     pub stack: Stack,
-    tied: bool,
+    /// Whether the head shares the embedding.
+    pub tied: bool,
 }
 
 /// Reads what the encoders share.
@@ -54,6 +55,11 @@ impl Form {
             .when(types > 0, |block| block.embedding("token_type_embeddings", Role::Position, types, d.hidden))
             .layer_norm("LayerNorm", d.hidden);
         self.stack.once("embeddings", block);
+    }
+
+    /// The layers, of BERT's form.
+    pub(super) fn encoder_layers(&mut self) {
+        self.stack.layers(self.d.layers, &Block::new().encoder_layer(self.d.hidden, self.d.intermediate));
     }
 
     /// Adds the head and ends. The pre-training head and untied heads of these families are not all alike.
@@ -240,7 +246,8 @@ pub fn mobilebert(source: &Source<'_>) -> Result<Parts> {
         layer = with_norm(layer, &format!("ffn.{index}.output"), inner, width);
     }
     f.stack.layers(f.d.layers, &layer);
-    f.pooler((f.kind == Kind::Base || f.kind == Kind::Sequence) && c.bool("classifier_activation", true)?);
+    let pools = matches!(f.kind, Kind::Base | Kind::Sequence | Kind::Choice | Kind::NextSentence);
+    f.pooler(pools && c.bool("classifier_activation", true)?);
     if c.int("true_hidden_size", inner)? != inner {
         f.stack.inexact("`true_hidden_size` contradicts the sizes of the bottleneck");
     }
@@ -295,6 +302,8 @@ pub fn xlm(source: &Source<'_>) -> Result<Parts> {
             );
         }
         Kind::Base => {}
+        // The classifier of texts is the summary's projection.
+        Kind::Sequence if !c.bool("summary_use_proj", true)? => {}
         Kind::Token | Kind::Sequence => f.stack.once("", task_head(c, f.kind, hidden, false)?),
         _ => f.stack.inexact("the head of this class is not known"),
     }
@@ -315,7 +324,7 @@ pub fn canine(source: &Source<'_>) -> Result<Parts> {
         block.embedding(&format!("HashBucketCodepointEmbedder_{index}"), Role::Embedding, buckets, hidden / functions)
     });
     let block = block
-        .embedding("char_position_embeddings", Role::Position, f.d.positions, hidden)
+        .embedding("char_position_embeddings", Role::Position, buckets, hidden)
         .embedding("token_type_embeddings", Role::Position, c.int("type_vocab_size", 16)?, hidden)
         .layer_norm("LayerNorm", hidden)
         .conv("chars_to_molecules.conv", Role::Conv, &[hidden, hidden, c.int("downsampling_rate", 4)?], true)

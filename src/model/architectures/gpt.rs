@@ -18,6 +18,10 @@ pub fn gpt2(c: Section<'_>, request: Request) -> Result<Parts> {
         .fused_attention("attn", &attention, ["c_attn", "c_proj"], Window::Full)
         .layer_norm("ln_2", d.hidden)
         .plain_mlp("mlp", d.hidden, d.intermediate, ["c_fc", "c_proj"], true);
+    let layer = layer.when(c.bool("add_cross_attention", false)?, |block| {
+        super::seq2seq::cross(block, "crossattention", &attention, ["q_attn", "c_attn.k", "c_attn.v", "c_proj"])
+            .layer_norm("ln_cross_attn", d.hidden)
+    });
     stack.layers(d.layers, &layer);
     Ok(stack.finish(Norm::WeightBias, false))
 }

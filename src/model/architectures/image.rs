@@ -86,7 +86,7 @@ pub fn dinov2(source: &Source<'_>) -> Result<Parts> {
 }
 
 /// The text encoder of CLIP and SigLIP; gives its width.
-fn text_encoder(stack: &mut Stack, c: Section<'_>, default: [u64; 5]) -> Result<u64> {
+pub(super) fn text_encoder(stack: &mut Stack, c: Section<'_>, default: [u64; 5]) -> Result<u64> {
     let [vocab, hidden, width, layers, positions] = default;
     let t = Tower {
         hidden: c.int("hidden_size", hidden)?,
@@ -106,7 +106,8 @@ fn text_encoder(stack: &mut Stack, c: Section<'_>, default: [u64; 5]) -> Result<
     Ok(t.hidden)
 }
 
-const CLIP_TEXT: [u64; 5] = [49408, 512, 2048, 12, 77];
+/// Defaults of CLIP's text encoder: vocabulary, width, feed-forward width, layers, positions.
+pub(super) const CLIP_TEXT: [u64; 5] = [49408, 512, 2048, 12, 77];
 const SIGLIP_TEXT: [u64; 5] = [32000, 768, 3072, 12, 64];
 
 /// clip: both encoders, a projection each and a temperature.

@@ -1,8 +1,8 @@
-//! lfm2 and lfm2_moe: short convolutions and attention.
+//! lfm2, lfm2_moe and lfm3: short convolutions and attention.
 
 use super::blocks::{Block, Moe, Norm, QkNorm, Window};
-use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
-use super::mixers::{self};
+use super::decoder::{Defaults, Dimensions, Parts, Request, Stack, windows};
+use super::mixers;
 use super::sparse::{ACTIVE, COUNT};
 use crate::model::config::{Result, Section};
 use crate::model::inventory::Role;
@@ -70,6 +70,35 @@ fn lfm2_layers(
             Some(moe) if index >= dense_layers => block.moe("feed_forward", moe),
             _ => block.gated("feed_forward", Role::Mlp, d.hidden, d.intermediate, false),
         });
+    }
+    Ok(stack.finish(Norm::Weight, false))
+}
+
+/// lfm3: gated attention, some of it in windows, and norms around both halves of a layer.
+pub fn lfm3(c: Section<'_>, request: Request) -> Result<Parts> {
+    let default = Defaults::of([128_000, 2048, 7680, 24, 16, 4, 128, 128_000], true);
+    let d = Dimensions::read(c, &default)?;
+    let (kernel, conv_bias, bias) = (c.int("conv_L_cache", 7)?, c.bool("conv_bias", false)?, c.bool("attention_bias", false)?);
+    let window = if c.has("sliding_window") { c.int_opt("sliding_window")? } else { Some(256) };
+    let kinds = c.strings("layer_types");
+    let windows = windows(c, d.layers, window, |index| index.is_multiple_of(4));
+    let attention = d.attention().biases(bias, bias).qk_norm(QkNorm::PerHead);
+    let sandwich = c.bool("use_sandwich_norm", true)?;
+    let gated = c.bool("use_attention_gate", true)?;
+    let mut stack = Stack::new(c, d.clone(), &default, request)?;
+    for (index, window) in (0u64..).zip(windows) {
+        let named = usize::try_from(index).ok().and_then(|index| kinds.get(index));
+        let convolves = named.map_or(index == 0 || !index.is_multiple_of(2), |kind| *kind == "conv");
+        let block = Block::new().norm("operator_norm", d.hidden).norm("ffn_norm", d.hidden);
+        let block = block.when(sandwich, |block| block.norm("post_operator_norm", d.hidden).norm("post_ffn_norm", d.hidden));
+        let block = if convolves {
+            mixers::short_conv(block, "conv", d.hidden, kernel, conv_bias)
+        } else {
+            block
+                .attention("self_attn", &attention, window)
+                .when(gated, |block| block.linear("self_attn.g_proj", Role::Attention, d.heads, d.hidden, false))
+        };
+        stack.layer(block.gated("feed_forward", Role::Mlp, d.hidden, d.intermediate, false));
     }
     Ok(stack.finish(Norm::Weight, false))
 }

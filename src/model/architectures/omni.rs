@@ -161,7 +161,7 @@ pub fn asr3(source: &Source<'_>) -> Result<Parts> {
     };
     let sound = c.section("audio_config");
     let width = sound3(&mut stack, sound, [1024, 4096, 24])?;
-    let out = sound.int("output_dim", text.dimensions.hidden)?;
+    let out = sound.int("output_dim", 3584)?;
     projector(&mut stack, two_linears(width, width, out, true));
     if source.class.ends_with("Classification") {
         stack.inexact("the head of this class is not known");
@@ -202,7 +202,7 @@ pub fn granite(source: &Source<'_>) -> Result<Parts> {
     stack.layers(e.layers("num_layers", 10)?, &layer);
     let q = c.section("projector_config");
     let queries = c.int("window_size", 15)? / c.divisor("downsample_rate", 5)?;
-    let width = super::blip::query_transformer(&mut stack, q, hidden)?;
+    let width = super::blip::query_transformer(&mut stack, q, q.int("encoder_hidden_size", if q.is_empty() { hidden } else { 1408 })?)?;
     projector(
         &mut stack,
         Block::new().param("query", Role::Projector, &[1, queries, width]).linear(

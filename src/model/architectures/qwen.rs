@@ -73,7 +73,7 @@ pub fn qwen3_omni_moe(c: Section<'_>, request: Request) -> Result<Parts> {
 
 /// qwen3_vl_moe_text: other defaults.
 pub fn qwen3_vl_moe(c: Section<'_>, request: Request) -> Result<Parts> {
-    qwen3_moe_of(c, request, Defaults::of([151936, 2048, 5632, 24, 16, 16, 128, 128_000], false), [60, 4, 1408])
+    qwen3_moe_of(c, request, Defaults::of([151936, 2048, 5632, 24, 16, 16, 0, 128_000], false), [60, 4, 1408])
 }
 
 fn qwen3_moe_of(c: Section<'_>, request: Request, default: Defaults, [count, active, width]: [u64; 3]) -> Result<Parts> {

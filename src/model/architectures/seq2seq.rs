@@ -127,6 +127,7 @@ const BART: Form = Form {
 pub fn bart(source: &Source<'_>) -> Result<Parts> {
     let form = match source.model_type {
         "mbart" => Form { last_norm: true, ..BART },
+        "mvp" => Form { vocab: 50267, ..BART },
         "plbart" => Form { vocab: 50005, hidden: 768, layers: [6, 6], ffn: 3072, heads: 12, ..BART },
         "pegasus" => Form { extra_rows: Some(0), embedding_norm: false, last_norm: true, ..BART },
         "marian" => Form { vocab: 58101, extra_rows: Some(0), embedding_norm: false, ..BART },
@@ -146,6 +147,7 @@ pub fn bart(source: &Source<'_>) -> Result<Parts> {
         _ => BART,
     };
     let c = source.root;
+    let prompts = source.model_type == "mvp" && c.bool("use_prompt", false)?;
     let hidden = c.int("d_model|hidden_size", form.hidden)?;
     let encoder_layers = c.layers("encoder_layers|num_hidden_layers", form.layers[0])?;
     let decoder_layers = c.layers("decoder_layers", form.layers[1])?;
@@ -224,6 +226,9 @@ pub fn bart(source: &Source<'_>) -> Result<Parts> {
         _ => Block::new(),
     };
     stack.once("", head);
+    if prompts {
+        stack.inexact("the prompts (`use_prompt`) are not counted");
+    }
     let mut parts = stack.done();
     parts.tied = tied;
     Ok(parts)

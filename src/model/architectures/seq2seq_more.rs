@@ -29,15 +29,18 @@ pub(super) fn head(source: &Source<'_>, d: &Dimensions, tied: bool) -> Result<Bl
 }
 
 /// Layers in BART's form.
-struct Bart {
-    attention: Attention,
-    width: u64,
+pub(super) struct Bart {
+    /// Attention of all layers.
+    pub attention: Attention,
+    /// Width of the feed-forward part.
+    pub width: u64,
     /// Norms of the hidden width in an encoder layer beside the usual two.
-    extra_norms: &'static [&'static str],
+    pub extra_norms: &'static [&'static str],
 }
 
 impl Bart {
-    fn encoder(&self, block: Block) -> Block {
+    /// The rest of an encoder layer behind its attention.
+    pub(super) fn encoder(&self, block: Block) -> Block {
         let hidden = self.attention.hidden;
         let block = self.extra_norms.iter().fold(block, |block, name| block.layer_norm(name, hidden));
         block
@@ -46,7 +49,8 @@ impl Bart {
             .layer_norm("final_layer_norm", hidden)
     }
 
-    fn decoder(&self) -> Block {
+    /// A decoder layer.
+    pub(super) fn decoder(&self) -> Block {
         let hidden = self.attention.hidden;
         let block = Block::new()
             .attention_named("self_attn", &self.attention, NAMES)
@@ -60,7 +64,7 @@ impl Bart {
 }
 
 /// The sizes of BART's keys.
-fn bart_sizes(c: Section<'_>, [vocab, hidden, width, layers, heads]: [u64; 5]) -> Result<(Dimensions, [u64; 2], [u64; 2])> {
+pub(super) fn bart_sizes(c: Section<'_>, [vocab, hidden, width, layers, heads]: [u64; 5]) -> Result<(Dimensions, [u64; 2], [u64; 2])> {
     let hidden = c.int("d_model|hidden_size", hidden)?;
     let heads = c.divisor("decoder_attention_heads|num_attention_heads", heads)?;
     let layers = [c.layers("encoder_layers|num_hidden_layers", layers)?, c.layers("decoder_layers", layers)?];

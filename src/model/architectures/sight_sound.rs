@@ -61,6 +61,9 @@ pub fn beit(source: &Source<'_>) -> Result<Parts> {
     // The bare class of data2vec ends without a norm.
     let norm = source.class != "Data2VecVisionModel" || !mean;
     stack.once("", Block::new().when(norm, |block| block.layer_norm(name, t.hidden)));
+    if !pools {
+        stack.once("", Block::new().linear("lm_head", Role::TaskHead, c.int("vocab_size", 8192)?, t.hidden, true));
+    }
     classifier(&mut stack, source, t.hidden)?;
     Ok(stack.done())
 }

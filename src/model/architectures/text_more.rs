@@ -224,7 +224,11 @@ pub fn modernbert_decoder(c: Section<'_>, request: Request) -> Result<Parts> {
         block.linear("head.dense", Role::TaskHead, d.hidden, d.hidden, head_bias).norm_of(norm, "head.norm", d.hidden)
     });
     let decoder_bias = causal && c.bool("decoder_bias", true)?;
-    Ok(stack.finish_with(last, decoder_bias))
+    let classifier_bias = match request.task {
+        Task::Sequence(labels) if head_bias => Block::new().param("classifier.bias", Role::TaskHead, &[labels]),
+        _ => Block::new(),
+    };
+    Ok(stack.finish_with(last.with(classifier_bias), decoder_bias))
 }
 
 /// ernie4_5_vl_moe_text: experts for words and experts for images in each layer, shared ones beside them.

@@ -1,10 +1,10 @@
-//! Further plain vision transformers: vit_mae, dinov3_vit.
+//! Further plain vision transformers: vit_mae, dinov3_vit, ijepa; and for videos timesformer, vivit.
 
-use super::Source;
-use super::blocks::{Attention, Block};
+use super::blocks::{Attention, Block, mul};
 use super::decoder::{Dimensions, Parts, Stack};
 use super::encoder::NO_HEAD;
 use super::vision::Tower;
+use super::{Source, labels};
 use crate::model::config::Result;
 use crate::model::inventory::{Part, Role};
 
@@ -78,5 +78,81 @@ pub fn dinov3(source: &Source<'_>) -> Result<Parts> {
     let mut stack = Stack::bare(Dimensions::default(), NO_HEAD, "layer.{i}", Part::Vision);
     stack.once("embeddings", edge);
     stack.layers(t.layers, &block);
+    Ok(stack.done())
+}
+
+/// ijepa: no class token.
+pub fn ijepa(source: &Source<'_>) -> Result<Parts> {
+    let c = source.root;
+    let t = Tower::read(c, [768, 3072, 12, 12, 224, 16])?;
+    let edge = Block::new()
+        .conv("patch_embeddings", Role::Conv, &[t.hidden, t.pixels], true)
+        .param("position_embeddings", Role::Position, &[1, t.patches, t.hidden])
+        .layer_norm("layernorm", t.hidden);
+    let mut stack = Stack::bare(Dimensions::default(), NO_HEAD, "layers.{i}", Part::Vision);
+    stack.once("embeddings", edge);
+    stack.layers(t.layers, &layer(t.hidden, t.width, c.bool("qkv_bias", true)?));
+    classifier(&mut stack, source, t.hidden, "ForImageClassification")?;
+    Ok(stack.done())
+}
+
+fn classifier(stack: &mut Stack, source: &Source<'_>, width: u64, ending: &str) -> Result<()> {
+    if source.class.ends_with(ending) {
+        stack.once("", Block::new().linear("classifier", Role::TaskHead, labels(source.root)?, width, true));
+    }
+    Ok(())
+}
+
+/// timesformer: attention over time before attention over space.
+pub fn timesformer(source: &Source<'_>) -> Result<Parts> {
+    let c = source.root;
+    let t = Tower::read(c, [768, 3072, 12, 12, 224, 16])?;
+    let kind = c.str("attention_type").unwrap_or("divided_space_time");
+    let frames = c.int("num_frames", 8)?;
+    let edge = Block::new()
+        .conv("patch_embeddings", Role::Conv, &[t.hidden, t.pixels], true)
+        .param("cls_token", Role::Position, &[1, 1, t.hidden])
+        .param("position_embeddings", Role::Position, &[1, t.patches.saturating_add(1), t.hidden])
+        .when(kind != "space_only", |block| block.param("time_embeddings", Role::Position, &[1, frames, t.hidden]))
+        .layer_norm("layernorm", t.hidden);
+    let bias = c.bool("qkv_bias", true)?;
+    let own = Attention::new(t.hidden, 1, 1, t.hidden).biases(bias, true);
+    let block = layer(t.hidden, t.width, bias).when(kind == "divided_space_time", |block| {
+        block.layer_norm("temporal_layernorm", t.hidden).attention_named("temporal_attention", &own, NAMES).linear(
+            "temporal_dense",
+            Role::Attention,
+            t.hidden,
+            t.hidden,
+            true,
+        )
+    });
+    let mut stack = Stack::bare(Dimensions::default(), NO_HEAD, "timesformer.encoder.layer.{i}", Part::Vision);
+    stack.once("timesformer.embeddings", edge);
+    stack.layers(t.layers, &block);
+    classifier(&mut stack, source, t.hidden, "ForVideoClassification")?;
+    Ok(stack.done())
+}
+
+/// vivit: patches through several frames.
+pub fn vivit(source: &Source<'_>) -> Result<Parts> {
+    let c = source.root;
+    let t = Tower::read(c, [768, 3072, 12, 12, 224, 16])?;
+    let tube = c.ints("tubelet_size")?.unwrap_or_else(|| vec![2, 16, 16]);
+    let [deep, high, wide] = [0, 1, 2].map(|at| tube.get(at).copied().unwrap_or(1).max(1));
+    let side = c.int("image_size", 224)?;
+    let patches = mul(c.int("num_frames", 32)? / deep, mul(side / high, side / wide));
+    let pixels = mul(c.int("num_channels", 3)?, mul(deep, mul(high, wide)));
+    let edge = Block::new()
+        .conv("patch_embeddings.projection", Role::Conv, &[t.hidden, pixels], true)
+        .param("cls_token", Role::Position, &[1, 1, t.hidden])
+        .param("position_embeddings", Role::Position, &[1, patches.saturating_add(1), t.hidden])
+        .layer_norm("layernorm", t.hidden);
+    let mut stack = Stack::bare(Dimensions::default(), NO_HEAD, "vivit.layers.{i}", Part::Vision);
+    stack.once("vivit.embeddings", edge);
+    stack.layers(t.layers, &layer(t.hidden, t.width, c.bool("qkv_bias", true)?));
+    if source.class == "VivitModel" {
+        stack.once("pooler", Block::new().linear("dense", Role::TaskHead, c.int("pooler_output_size", t.hidden)?, t.hidden, true));
+    }
+    classifier(&mut stack, source, t.hidden, "ForVideoClassification")?;
     Ok(stack.done())
 }

@@ -15,6 +15,10 @@ use crate::model::inventory::{Part, Role};
 /// Objects that describe the language model.
 pub const TEXT: &str = "text_config|llm_config|language_config|thinker_config";
 
+/// Families whose language model is never described by the outermost keys: a key there speaks of something else.
+const NEVER_FLAT: &[&str] =
+    &["voxtral", "granite_speech", "mistral3", "internvl", "gemma3", "gemma4", "idefics3", "smolvlm", "qwen3_asr", "lfm2_vl"];
+
 /// The language model of a file; a flat file describes it with its outermost keys.
 pub(super) fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts, Stack)> {
     let nested = source.root.section(TEXT);
@@ -31,7 +35,8 @@ pub(super) fn language(source: &Source<'_>, default_type: &str) -> Result<(Parts
     };
     let nested_object = !nested.is_empty();
     let mut parts = build(c, Request { task, tied: source.root.bool_opt("tie_word_embeddings")?, nested: nested_object })?;
-    if nested.is_empty() && source.root.int_opt(super::decoder::keys::HIDDEN)?.is_none() {
+    let flat = source.root.has(super::decoder::keys::HIDDEN) && !NEVER_FLAT.contains(&source.model_type);
+    if nested.is_empty() && !flat {
         parts.inexact = Some("the file does not describe its language model: the family's smallest defaults are taken".to_owned());
     }
     let tower = source.root.section("vision_config|audio_config");

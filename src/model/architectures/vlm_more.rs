@@ -126,8 +126,10 @@ pub fn lighton_ocr(source: &Source<'_>) -> Result<Parts> {
 }
 
 /// The tower of Segment Anything: windows in most layers, relative positions; gives the width of its neck.
-fn sam(stack: &mut Stack, prefix: &str, c: Section<'_>) -> Result<u64> {
-    let t = Tower::read(c, [768, 3072, 12, 12, 1024, 16])?;
+pub(super) fn sam(stack: &mut Stack, prefix: &str, c: Section<'_>) -> Result<u64> {
+    let hidden = c.int("hidden_size", 768)?;
+    let ratio = c.float("mlp_ratio", 4.0)?.clamp(0.0, 1e6);
+    let t = Tower::read(c, [768, (hidden as f64 * ratio) as u64, 12, 12, 1024, 16])?;
     let (side, window) = (t.patches.isqrt(), c.int("window_size", 14)?);
     let global = c.ints("global_attn_indexes")?.unwrap_or_else(|| vec![2, 5, 8, 11]);
     let head = t.hidden / t.heads;

@@ -32,7 +32,8 @@ pub struct Widths {
 /// The widths of a training run.
 pub fn widths(setup: &Setup) -> Widths {
     // DeepSpeed and FSDP's mixed precision compute in 16 bits throughout.
-    let sharded = setup.zero > 0 && setup.data_parallel() > 1 && setup.task == Task::Full && setup.precision != Precision::Fp32;
+    let shards = setup.sharing.is_some() || setup.zero > 0 && setup.data_parallel() > 1;
+    let sharded = shards && setup.task == Task::Full && setup.precision != Precision::Fp32;
     let autocast = setup.is_autocast() && !sharded;
     let prepared = setup.is_prepared();
     let wide = states::base_bytes(setup) == 4.0 && !sharded;

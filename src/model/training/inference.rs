@@ -63,6 +63,12 @@ fn other_engine(model: &Model, setup: &Setup) -> String {
     format!("; {what} {} B", digits(other as f64 * shared_by(model, setup)))
 }
 
+/// Says so where tensor parallel does not make the cache smaller: a latent has no heads to share out.
+fn whole_on_each(model: &Model, setup: &Setup, one: f64) -> &'static str {
+    let share = shared_by(model, setup) * setup.pipeline_parallel as f64;
+    if setup.tensor_parallel > 1 && one > 0.0 && share >= 1.0 { ", whole on each GPU" } else { "" }
+}
+
 /// The share of the cache that one GPU holds: KV heads are not split below one.
 fn shared_by(model: &Model, setup: &Setup) -> f64 {
     let heads = model
@@ -90,16 +96,18 @@ pub fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> 
     let many = sequences(setup) as f64;
     let one = cache_per_sequence(model, setup);
     let whole = per_sequence(model, setup, true) * shared_by(model, setup);
+    let per_token = kv_cache::bytes_per_token(&model.inventory, 1) > 0;
     let mut cache = Piece::exact(
-        "KV cache",
+        if per_token { "KV cache" } else { "recurrent state" },
         one * many,
         format!(
-            "{} {} x {} tokens, {} B each in {}{}",
+            "{} {} x {} tokens, {} B each in {}{}{}",
             digits(many),
             if many == 1.0 { "sequence" } else { "sequences" },
             digits(setup.seq as f64),
             digits(one),
             cache_dtype(model, setup).name(),
+            whole_on_each(model, setup, one),
             other_engine(model, setup)
         ),
     );
@@ -110,6 +118,11 @@ pub fn phases(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> 
     let (prompt, text) = prompt(model, setup);
     let keep = |pieces: Vec<Piece>| pieces.into_iter().filter(|piece| piece.bytes > 0.0).collect();
     let layers = model.dimensions.layers.max(1) as f64;
+    // What keeps nothing generates nothing.
+    if one == 0.0 {
+        let activations = Piece::modelled("activations", prompt / setup.tensor_parallel as f64, (0.9, 1.15), text);
+        return vec![Phase { name: "forward", pieces: keep(vec![weights, activations]) }];
+    }
     vec![
         Phase {
             name: "prompt",

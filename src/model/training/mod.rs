@@ -15,6 +15,7 @@ pub mod shape;
 pub mod sharded;
 pub mod states;
 pub mod step;
+pub mod zero;
 
 pub use setup::{Attention, Checkpointing, Engine, LoraDtype, Optimizer, Precision, Setup, SetupError, Task};
 

@@ -6,12 +6,15 @@
 
 use super::setup::Setup;
 use super::step::Step;
-use super::{Phase, Piece, digits, sharded};
+use super::{Phase, Piece, digits, sharded, zero};
 use crate::model::Model;
 
 /// The phases of a training step.
 pub fn of(model: &Model, setup: &Setup, held: &(f64, String)) -> Vec<Phase> {
     let step = Step::new(model, setup, held);
+    if let Some(sharing) = &setup.sharing {
+        return zero::phases(&step, sharing);
+    }
     if setup.gpus > 1 {
         return sharded::phases(&step);
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::zero::{Offload, Zero};
+use crate::model::Model;
 use crate::model::quantization::{Dtype, Scheme};
 
 /// What the model is run for.
@@ -151,6 +153,8 @@ pub struct Setup {
     pub gpus: u64,
     /// Stage of ZeRO; 3 is FSDP's full shard.
     pub zero: u64,
+    /// DeepSpeed's own way of sharing states out; none: as FSDP and PyTorch do.
+    pub sharing: Option<Zero>,
     /// GPUs that share each matrix.
     pub tensor_parallel: u64,
     /// Stages of a pipeline.
@@ -185,9 +189,19 @@ impl Setup {
             kbit_prepare: true,
             gpus: 1,
             zero: 0,
+            sharing: None,
             tensor_parallel: 1,
             pipeline_parallel: 1,
         }
+    }
+
+    /// The same with sequences no longer than the model takes.
+    #[must_use]
+    pub fn within(mut self, model: &Model) -> Self {
+        if model.dimensions.positions > 0 {
+            self.seq = self.seq.min(model.dimensions.positions);
+        }
+        self
     }
 
     /// Whether adapters are trained on a frozen base.
@@ -231,6 +245,24 @@ impl Setup {
             return Err(SetupError(format!("--zero {}: the stages are 0, 1, 2 and 3", self.zero)));
         }
         let model = self.tensor_parallel.saturating_mul(self.pipeline_parallel);
+        if let Some(zero) = &self.sharing {
+            if zero.optimizer != Offload::None && self.zero == 0 {
+                return Err(SetupError("--offload optimizer: needs ZeRO; add --zero 1, 2 or 3".to_owned()));
+            }
+            if zero.parameters != Offload::None && self.zero != 3 {
+                return Err(SetupError("--offload all: weights move to the host in stage 3 only; add --zero 3".to_owned()));
+            }
+            if model > 1 {
+                return Err(SetupError(
+                    "DeepSpeed's ZeRO is planned without tensor and pipeline parallel; leave these flags out".to_owned(),
+                ));
+            }
+            if self.task == Task::Qlora {
+                return Err(SetupError(
+                    "DeepSpeed's ZeRO is not planned for 4-bit weights; take --task lora, or --zero 3 without DeepSpeed".to_owned(),
+                ));
+            }
+        }
         if !self.gpus.is_multiple_of(model) {
             return Err(SetupError(format!(
                 "--gpus {}: must be a multiple of tensor parallel {} x pipeline parallel {}",

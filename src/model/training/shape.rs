@@ -115,6 +115,11 @@ pub fn of(model: &Model) -> Vec<Shape> {
     model.inventory.groups.iter().enumerate().filter(text).map(|(index, group)| shape(model, index, group)).collect()
 }
 
+/// Whether the model has layers of a language model at all.
+pub fn has_layers(model: &Model) -> bool {
+    !of(model).is_empty()
+}
+
 fn shape(model: &Model, index: usize, group: &Group) -> Shape {
     let dims = &model.dimensions;
     let hidden = dims.hidden.max(1) as f64;

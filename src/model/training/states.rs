@@ -2,7 +2,7 @@
 //!
 //! Sizes are sums over tensors, each rounded to the blocks of the allocator.
 
-use super::setup::{Held, LoraDtype, Optimizer, Precision, Setup, Task};
+use super::setup::{Engine, Held, LoraDtype, Optimizer, Precision, Setup, Task};
 use super::{block, digits};
 use crate::model::Model;
 use crate::model::adapter::{Adapter, Targets};
@@ -99,7 +99,7 @@ pub fn weights(model: &Model, setup: &Setup) -> (f64, String) {
     match setup.held {
         Held::Gguf(mix) => {
             let bytes = gguf::stored_bytes(&model.inventory, mix) as f64;
-            (bytes, format!("{} parameters as GGUF {mix:?}", digits(total)))
+            (bytes, format!("{} parameters as GGUF {}", digits(total), mix.name()))
         }
         Held::Scheme(method, scheme) => {
             let quantization = Quantization::of(method, scheme);
@@ -121,9 +121,13 @@ pub fn weights(model: &Model, setup: &Setup) -> (f64, String) {
     }
 }
 
-/// Dtype of weights in inference: the flag's, else the file's, else 16 bits.
+/// Dtype of weights in inference: the flag's, else as they are stored. vLLM loads 32-bit weights in 16 bits unless it is
+/// told otherwise.
 pub fn inference_dtype(model: &Model, setup: &Setup) -> Dtype {
-    setup.dtype.or(model.dtype).unwrap_or(Dtype::Bfloat16)
+    setup.dtype.unwrap_or_else(|| match (model.stored_dtype(), setup.engine) {
+        (Dtype::Float32, Engine::Vllm) => Dtype::Float16,
+        (stored, _) => stored,
+    })
 }
 
 /// The base of training, in the dtype of the precision, or quantised.

@@ -197,6 +197,8 @@ local function check_sample_run()
       inlayHints = { enabled = true },
       gpu = '',
       task = 'all',
+      gpus = 0,
+      sequenceLength = 0,
     }),
     vim.inspect(client.config.init_options)
   )

@@ -10,6 +10,8 @@ M.defaults = {
   disabled_rules = {},
   gpu = '',
   task = 'all',
+  gpus = 0,
+  sequence_length = 0,
 }
 
 --- A Vim script user writes 0 and 1 where Lua has false and true.
@@ -50,6 +52,8 @@ function M.init_options()
     inlayHints = { enabled = M.on('inlay_hints') },
     gpu = M.get('gpu'),
     task = M.get('task'),
+    gpus = M.get('gpus'),
+    sequenceLength = M.get('sequence_length'),
   }
 end
 
