@@ -30,14 +30,14 @@ pub fn load_rules(workspaces: &[PathBuf]) -> (Arc<Rules>, Vec<PageProblem>) {
         found.sort();
         if found.len() > MOST_PAGES {
             let message = format!("{} pages in this folder; the first {MOST_PAGES} are read", found.len());
-            problems.push(PageProblem { file: found[MOST_PAGES].to_string_lossy().into_owned(), line: 1, message });
+            problems.push(PageProblem::mistake(found[MOST_PAGES].to_string_lossy(), 1, message));
             found.truncate(MOST_PAGES);
         }
         for file in found {
             let name = file.to_string_lossy().into_owned();
             match read_page(&file) {
                 Ok(text) => files.push((name, text)),
-                Err(message) => problems.push(PageProblem { file: name, line: 1, message }),
+                Err(message) => problems.push(PageProblem::mistake(name, 1, message)),
             }
         }
     }

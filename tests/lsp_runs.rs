@@ -53,6 +53,22 @@ fn the_cause_in_one_open_log_explains_the_timeout_in_another() {
     assert_eq!(client.shut_down(), Some(0));
 }
 
+#[test]
+fn the_line_from_which_a_run_diverged_is_marked() {
+    let loss = |i: i32| if i < 40 { 1.6 + f64::from(i % 5) / 100.0 } else { 2.1 * 1.4f64.powi(i - 40) };
+    let mut log: String = (0..48).map(|i| format!("step {i} | loss {:.4} | grad_norm 0.9\n", loss(i))).collect();
+    log.push_str("step 48 | loss nan | grad_norm nan\nstep 49 | loss nan | grad_norm nan\n");
+    let (mut client, _) = Client::with(rich(), json!({}));
+    client.open(OTHER, "log", &log);
+    let marks = marks(&mut client, OTHER, |marks| !marks.is_empty());
+    let [root, begin] = marks.as_slice() else { panic!("{marks:?}") };
+    assert_eq!((&root["range"]["start"]["line"], &root["severity"]), (&json!(48), &json!(1)));
+    assert_eq!((&begin["range"]["start"]["line"], &begin["severity"], &begin["code"]), (&json!(40), &json!(3), &root["code"]));
+    let said = begin["message"].as_str().unwrap();
+    assert!(said.starts_with("Diverging from step 40 (line 41): loss 2.10") && said.ends_with("follows on line 49"), "{said}");
+    assert_eq!(client.shut_down(), Some(0));
+}
+
 fn rank(rank: u32) -> String {
     format!("file:///home/user/logs/rank_{rank}.log")
 }
@@ -76,13 +92,13 @@ fn the_ranks_of_all_open_logs_are_compared() {
         ),
     );
     let says = |marks: &[Value], what: &str| marks.first().is_some_and(|mark| mark["message"].as_str().unwrap().contains(what));
-    marks(&mut client, &rank(0), |marks| says(marks, "none from ranks 3, 5"));
+    marks(&mut client, &rank(0), |marks| says(marks, "Ranks 3, 5 never joined ALLREDUCE number 691; ranks 0-2, 4 waited 10 min"));
     let column = timeout(0).lines().nth(1).unwrap().find("Watchdog").unwrap();
     let hover = client.hover(&rank(0), 2, column)["contents"]["value"].as_str().unwrap().to_owned();
     for part in [
-        "Ranks 0-2, 4 waited in ALLREDUCE number 691; ranks 3, 5 did not: look there.",
+        "**Ranks 3, 5 never joined ALLREDUCE number 691; ranks 0-2, 4 waited 10 min.**",
         "Rank 3 lags: the last one that it launched is number 690, before 691.",
-        "1 of 6 ranks is silent (5)",
+        r"1 of 6 ranks is silent \(5\)",
     ] {
         assert!(hover.contains(part), "{part}\n{hover}");
     }

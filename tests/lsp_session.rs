@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{Client, OOM, STEP, dead_run, pulling, range, rich};
 use serde_json::{Value, json};
 
@@ -198,13 +200,26 @@ fn pages_of_the_workspace_are_loaded_and_their_mistakes_marked() {
     };
     let mistakes = marks(&mut client);
     assert_eq!(mistakes[0]["severity"], 1);
-    // The built-in pages work all the same.
+    // A page with the id of a built-in one takes its place, and that is said on it.
+    std::fs::copy(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/workspace-own/.trainwreck/rules/segfault.md"),
+        pages.join("segfault.md"),
+    )
+    .unwrap();
+    let own = format!("file://{}", pages.join("segfault.md").display());
+    client.notify("workspace/didChangeWatchedFiles", json!({"changes": [{"uri": own, "type": 1}]}));
+    let note = client.wait(|m| m["method"] == "textDocument/publishDiagnostics" && m["params"]["uri"] == own);
+    let note = &note["params"]["diagnostics"][0];
+    assert_eq!((&note["severity"], &note["range"]["start"]["line"]), (&json!(3), &json!(1)), "{note}");
+    assert!(note["message"].as_str().unwrap().contains("replaces the built-in page `segfault`"));
+    // The other built-in pages work all the same.
     client.open(RUN, "log", &dead_run());
     assert_eq!(client.diagnostics(RUN, 1)[0]["code"], "cuda-oom");
     // The page is taken away, and the client says so.
     std::fs::remove_file(&page).unwrap();
     client.notify("workspace/didChangeWatchedFiles", json!({"changes": [{"uri": uri, "type": 3}]}));
-    assert_eq!(marks(&mut client), Vec::<Value>::new());
+    let wanted = |m: &Value| m["params"]["uri"] == uri && m["params"]["diagnostics"].as_array().is_some_and(Vec::is_empty);
+    client.wait(|m| m["method"] == "textDocument/publishDiagnostics" && wanted(m));
     assert_eq!(client.shut_down(), Some(0));
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -91,7 +91,7 @@ mod tests {
     fn never_more_than_fifteen_lines() {
         let long = "word ".repeat(400);
         let rows: Vec<Row> =
-            ["Died", "Killed by", "Followed", "Before", "Do first"].map(|label| Row { label, items: vec![long.clone(); 4] }).into();
+            ["Died", "Cause", "Followed", "Before", "Do first"].map(|label| Row { label, items: vec![long.clone(); 4] }).into();
         let lines = lines(&rows);
         assert!(lines.len() <= MOST_LINES, "{}", lines.len());
         assert!(lines.iter().any(|line| line.contains("Do first")));

@@ -98,19 +98,13 @@ impl<'a> Report<'a> {
             Format::Jsonl => parts.iter().zip(&lines).try_for_each(|(part, lines)| jsonl::write(out, &part.name, &part.analysis, lines)),
             Format::Markdown => markdown::write(out, &run_name(&name, several), &views, place, expected.as_ref(), self.rules),
             Format::Sarif => {
-                for (nth, (part, lines)) in parts.iter().zip(&lines).enumerate() {
-                    self.objects.extend(sarif::results(&part.name, &part.analysis, lines, expected_in(nth)));
-                }
+                let of_part = |i: usize| sarif::results(&parts[i].name, &parts[i].analysis, &lines[i], expected_in(i));
+                self.objects.extend(root_first(parts.len(), root).into_iter().flat_map(of_part));
                 Ok(())
             }
-            Format::Github => {
-                // The file with the root cause first: a step shows ten annotations.
-                let mut order: Vec<usize> = (0..parts.len()).collect();
-                order.sort_by_key(|&part| root.is_none_or(|root| root.part != part));
-                order
-                    .into_iter()
-                    .try_for_each(|i| self.annotations.write(out, &parts[i].name, &parts[i].analysis, &lines[i], expected_in(i)))
-            }
+            Format::Github => root_first(parts.len(), root)
+                .into_iter()
+                .try_for_each(|i| self.annotations.write(out, &parts[i].name, &parts[i].analysis, &lines[i], expected_in(i))),
         }
     }
 
@@ -134,6 +128,13 @@ impl<'a> Report<'a> {
         }
         Ok(self.found)
     }
+}
+
+/// The parts of a run, the one with the root cause first: viewers keep the order, and GitHub shows ten annotations.
+fn root_first(parts: usize, root: Option<Place>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..parts).collect();
+    order.sort_by_key(|&part| root.is_none_or(|root| root.part != part));
+    order
 }
 
 /// What the other files of a run print of themselves: rank 0 first, then the next ones. `quiet` are the settings of files

@@ -61,7 +61,7 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
             return Ok(2);
         }
         problems.extend(own.iter().flat_map(|page| excerpts::check(page, &rules)));
-        if problems.is_empty() {
+        if problems.iter().all(|problem| problem.note) {
             let folder = super::complaint(&folder.to_string_lossy());
             writeln!(out, "{}", fill(Language::English, "rules.hold", &[("count", own.len().to_string()), ("folder", folder)]))?;
         }
@@ -90,7 +90,7 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     for problem in &problems {
         writeln!(anstream::stderr(), "{}", super::complaint(&problem.to_string()))?;
     }
-    Ok(i32::from(!problems.is_empty()))
+    Ok(i32::from(problems.iter().any(|problem| !problem.note)))
 }
 
 /// Runs `explain`; returns the exit code: 2 when there is no such rule.

@@ -49,7 +49,10 @@ pub fn results(file: &str, analysis: &Analysis, lines: &dyn Lines, plan: Option<
         }
         out
     };
-    story.groups.iter().map(one).collect()
+    // Viewers show them in this order.
+    let holds_root = |group: &&crate::log::story::Group| story.root.is_some_and(|root| group.members.contains(&root));
+    let (first, rest): (Vec<_>, Vec<_>) = story.groups.iter().partition(holds_root);
+    first.into_iter().chain(rest).map(one).collect()
 }
 
 /// The whole document.

@@ -11,6 +11,7 @@ use crate::explain::post_mortem as post_mortem_words;
 use crate::explain::texts::{Language, fill, text};
 use crate::explain::{self, device_oom};
 use crate::log::rules::Rules;
+use crate::log::story::precedes_root;
 use crate::log::verdict::Verdict;
 use crate::log::vocabulary::{Cause, Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
@@ -68,24 +69,26 @@ pub fn write(out: &mut dyn Write, page: &Page<'_>, all: bool, summary: &mut Summ
     let name = printable_line(page.name);
     let page = Page { name: &name, ..*page };
     if all {
-        for index in 0..analysis.findings.len() {
-            page.event(out, index, true)?;
-        }
+        root_first(analysis).try_for_each(|index| page.event(out, index, true))?;
     } else if let Some(root) = analysis.story.root {
         page.event(out, root, true)?;
-        page.list(out, "report.followed", |f| matches!(f.role, Role::Consequence | Role::Confirmation))?;
+        let belongs = |i: usize| matches!(analysis.findings[i].role, Role::Consequence | Role::Confirmation);
+        page.list(out, "report.before", |i| belongs(i) && precedes_root(analysis, i))?;
+        page.list(out, "report.followed", |i| belongs(i) && !precedes_root(analysis, i))?;
         // A repeat that leads a group ended an earlier attempt. The growth before the root cause stands in the post-mortem.
         let is_told = |f: &Finding| analysis.story.memory.is_some() && f.kind == Kind::Leak && f.cause == Cause::MemoryGrowth;
-        page.list(out, "report.also", |f| matches!(f.role, Role::Context | Role::Repeat) && !is_told(f))?;
+        let is_beside = |f: &Finding| matches!(f.role, Role::Context | Role::Repeat) && !is_told(f);
+        page.list(out, "report.also", |i| is_beside(&analysis.findings[i]))?;
     } else {
-        let loud: Vec<usize> = page.leads(|f| f.severity != Severity::Info).collect();
+        let is_loud = |i: usize| analysis.findings[i].severity != Severity::Info;
+        let loud: Vec<usize> = page.leads(is_loud).collect();
         if loud.iter().any(|&i| analysis.findings[i].role == Role::Consequence) {
             writeln!(out, "{}\n", text(LANGUAGE, "report.none"))?;
         }
         for &index in loud.iter().take(MOST_EVENTS) {
             page.event(out, index, true)?;
         }
-        page.list(out, "report.also", |f| f.severity == Severity::Info)?;
+        page.list(out, "report.also", |i| !is_loud(i))?;
     }
     let hidden = analysis.findings.len() - analysis.story.groups.len();
     if !all && hidden > 0 {
@@ -118,17 +121,27 @@ pub(super) fn write_run(
     }
     let values = [("files", parts.len().to_string()), ("name", printable_line(heading))];
     writeln!(out, "{}\n", fill(LANGUAGE, "report.run", &values))?;
-    for (nth, part) in parts.iter().enumerate() {
+    let mut order: Vec<(usize, &post_mortem_words::Part<'_>)> = parts.iter().enumerate().collect();
+    order.sort_by_key(|(nth, _)| root.place.is_none_or(|place| place.0 != *nth));
+    for (nth, part) in order {
         let Some(lines) = part.lines else { continue };
         let name = printable_line(part.name.unwrap_or_default());
         let expected = root.expected.filter(|_| root.place.is_some_and(|place| place.0 == nth));
         let page = Page { name: &name, analysis: part.analysis, lines, rules, expected };
-        let shown = if all { 0..part.analysis.findings.len() } else { 0..0 };
-        let root = root.place.filter(|root| !all && root.0 == nth).map(|root| root.1);
-        shown.chain(root).try_for_each(|index| page.event(out, index, true))?;
+        if all {
+            root_first(part.analysis).try_for_each(|index| page.event(out, index, true))?;
+        } else if let Some((_, root)) = root.place.filter(|root| root.0 == nth) {
+            page.event(out, root, true)?;
+        }
     }
     post_mortem::write(out, &post_mortem_words::rows(parts, root.place, rules))?;
     writeln!(out)
+}
+
+/// All findings: the root cause, then the others in the order of their lines.
+fn root_first(analysis: &Analysis) -> impl Iterator<Item = usize> {
+    let root = analysis.story.root;
+    root.into_iter().chain((0..analysis.findings.len()).filter(move |&index| Some(index) != root))
 }
 
 /// The root cause of a run over several files.
@@ -156,7 +169,7 @@ pub struct Page<'a> {
 
 impl Page<'_> {
     /// Leads of groups that do not hold the root cause.
-    fn leads<'s>(&'s self, keep: impl Fn(&Finding) -> bool + 's) -> impl Iterator<Item = usize> + 's {
+    fn leads<'s>(&'s self, keep: impl Fn(usize) -> bool + 's) -> impl Iterator<Item = usize> + 's {
         let root = self.analysis.story.root;
         self.analysis
             .story
@@ -164,10 +177,10 @@ impl Page<'_> {
             .iter()
             .filter(move |group| root.is_none_or(|root| !group.members.contains(&root)))
             .map(|group| group.lead)
-            .filter(move |&lead| keep(&self.analysis.findings[lead]))
+            .filter(move |&lead| keep(lead))
     }
 
-    fn list(&self, out: &mut dyn Write, heading: &'static str, keep: impl Fn(&Finding) -> bool) -> std::io::Result<()> {
+    fn list(&self, out: &mut dyn Write, heading: &'static str, keep: impl Fn(usize) -> bool) -> std::io::Result<()> {
         let mut leads: Vec<usize> = self.leads(keep).collect();
         // Rows of tables are for reading; they come behind the events.
         let is_table =

@@ -31,9 +31,9 @@ pub fn verdict(oom: &DeviceOom, language: Language) -> Vec<String> {
     if !oom.contradictions.is_empty() && oom.cause != Cause::Unknown {
         out.push(text(language, "verdict.contradiction").to_owned());
     }
-    let idle = oom.unused.zip(oom.tried).is_some_and(|(unused, tried)| unused >= tried);
-    if idle && matches!(oom.cause, Cause::DeviceFull | Cause::OtherProcess) && oom.contradictions.is_empty() {
-        out.push(fill(language, "verdict.also-fragmented", &values(oom)));
+    if oom.idle_could_hold_it() && matches!(oom.cause, Cause::DeviceFull | Cause::OtherProcess) {
+        let key = if oom.old_wording { "verdict.also-fragmented-old" } else { "verdict.also-fragmented" };
+        out.push(fill(language, key, &values(oom)));
     }
     out
 }
@@ -41,9 +41,11 @@ pub fn verdict(oom: &DeviceOom, language: Language) -> Vec<String> {
 fn sentence(oom: &DeviceOom, language: Language) -> String {
     let key = match oom.cause {
         Cause::Unknown if !oom.contradictions.is_empty() => "verdict.contradiction",
+        Cause::OtherProcess if oom.holder().is_some() && !oom.others.is_some_and(|o| o.with_own_context) => "verdict.other-process-named",
         Cause::OtherProcess if oom.others.is_some_and(|o| o.with_own_context) => "verdict.other-process-context",
         Cause::MemoryLimit if oom.limit.is_none() => "verdict.memory-limit-unnamed",
         Cause::DeviceFull if oom.free.is_none() || oom.total.is_none() || !oom.contradictions.is_empty() => "verdict.device-full-short",
+        Cause::Unknown if !oom.has_account() => "verdict.no-account",
         Cause::Unknown if oom.free.is_none() => "cause.unknown",
         Cause::SingleHugeAllocation => "verdict.single-huge-allocation",
         Cause::Fragmentation => "verdict.fragmentation",
@@ -61,10 +63,13 @@ pub fn hint(oom: &DeviceOom, language: Language) -> String {
         _ if !oom.contradictions.is_empty() => "hint.contradiction",
         Cause::SingleHugeAllocation => "hint.single-huge-allocation",
         Cause::Fragmentation => "hint.fragmentation",
+        Cause::OtherProcess if oom.holder().is_some() => "hint.other-process-named",
+        Cause::OtherProcess if oom.others.is_some_and(|o| o.with_own_context) => "hint.other-process-context",
         Cause::OtherProcess => "hint.other-process",
         Cause::MemoryLimit if oom.limit.is_none() => "hint.memory-limit-unnamed",
         Cause::MemoryLimit => "hint.memory-limit",
         Cause::DeviceFull if oom.free.is_some() && oom.total.is_some() => "hint.device-full",
+        Cause::Unknown if !oom.has_account() => "hint.no-account",
         cause => return text(language, &format!("cause.{cause}")).to_owned(),
     };
     fill(language, key, &values(oom))
@@ -84,6 +89,8 @@ fn values(oom: &DeviceOom) -> Vec<(&'static str, String)> {
         ("unused", size(oom.unused)),
         ("limit", size(oom.limit)),
         ("others", size(oom.others.map(|others| others.bytes))),
+        ("holder", oom.holder().map_or_else(|| "?".to_owned(), |(pid, _)| pid.to_string())),
+        ("held", size(oom.holder().map(|(_, bytes)| bytes))),
         ("own", size(oom.reserved.map(|reserved| reserved + oom.non_pytorch.unwrap_or(0)))),
         ("used", size(oom.total.zip(oom.free).map(|(total, free)| total.saturating_sub(free)))),
         ("share", share),

@@ -1,25 +1,26 @@
 //! Markdown and plain text: picking the parts of a page's prose that fit, with the values of a finding.
 
+use super::conditions::{self, Wanted};
 pub use super::escape::{code, escape, escape_all, quoted};
 use crate::log::Finding;
-use crate::log::serving::SERVING;
+use crate::log::marks::BATCH;
 use crate::log::vocabulary::Cause;
+
+/// Bytes of a text that stands in a page's prose.
+const MOST_PLAIN: usize = 120;
 
 /// Markdown for a terminal: without emphasis; commands keep their quotes.
 pub fn plain(markdown: &str) -> String {
     markdown.replace("**", "")
 }
 
-/// The word of an item that is left out where a serving engine wrote the log.
-const TRAINING: &str = "training";
-
 /// An item of a list in a page's prose.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// The causes it is for; empty: all.
     pub causes: Vec<Cause>,
-    /// Whether it is for training alone.
-    pub training: bool,
+    /// What else must hold.
+    pub conditions: Vec<Wanted>,
     /// Its text, continuation lines too, without the mark.
     pub text: String,
 }
@@ -30,8 +31,8 @@ pub fn items(section: &str) -> Vec<Item> {
     for line in section.lines() {
         match item_start(line) {
             Some(text) => {
-                let (causes, training, text) = causes_of(text);
-                out.push(Item { causes, training, text: text.to_owned() });
+                let (causes, conditions, text) = brackets(text);
+                out.push(Item { causes, conditions, text: text.to_owned() });
             }
             None => {
                 if let Some(item) = out.last_mut() {
@@ -55,17 +56,19 @@ fn item_start(line: &str) -> Option<&str> {
     (digits > 0).then(|| line[digits..].strip_prefix(". ")).flatten()
 }
 
-/// `[device-full, training] text` → causes, whether it is for training alone, and text.
-fn causes_of(text: &str) -> (Vec<Cause>, bool, &str) {
-    let plain = (Vec::new(), false, text);
+/// `[device-full, training] text` → causes, conditions and text. Brackets with other words are part of the text.
+fn brackets(text: &str) -> (Vec<Cause>, Vec<Wanted>, &str) {
+    let plain = (Vec::new(), Vec::new(), text);
     let Some((inside, rest)) = text.strip_prefix('[').and_then(|t| t.split_once(']')) else { return plain };
-    let words = || inside.split([',', ' ']).filter(|word| !word.is_empty());
-    let training = words().any(|word| word == TRAINING);
-    let causes: Option<Vec<Cause>> = words().filter(|word| *word != TRAINING).map(Cause::parse).collect();
-    match causes {
-        Some(causes) if training || !causes.is_empty() => (causes, training, rest.trim_start()),
-        _ => plain,
+    let (mut causes, mut wanted) = (Vec::new(), Vec::new());
+    for word in inside.split([',', ' ']).filter(|word| !word.is_empty()) {
+        match (conditions::parse(word), Cause::parse(word)) {
+            (Some(condition), _) => wanted.push(condition),
+            (None, Some(cause)) => causes.push(cause),
+            (None, None) => return plain,
+        }
     }
+    if causes.is_empty() && wanted.is_empty() { plain } else { (causes, wanted, rest.trim_start()) }
 }
 
 /// The items that fit a finding, with the finding's values filled in. An item that names a value the finding does not
@@ -73,23 +76,46 @@ fn causes_of(text: &str) -> (Vec<Cause>, bool, &str) {
 pub fn fitting(section: &str, finding: &Finding) -> Vec<String> {
     items(section)
         .into_iter()
-        .filter(|item| item.causes.is_empty() || item.causes.contains(&finding.cause))
-        .filter(|item| !item.training || finding.text(SERVING).is_none())
+        .filter(|item| conditions::fits(&item.causes, finding))
+        .filter(|item| item.conditions.iter().all(|&wanted| conditions::holds(wanted, finding)))
         .map(|item| values(&item.text, finding))
         .filter(|text| !has_placeholder(text))
         .collect()
 }
 
+/// What an example trades where the run did not print its own settings, in the order of [`BATCH`].
+const EXAMPLE_BATCH: [&str; 4] = ["8", "4", "4", "8"];
+
 /// Prose with the placeholders that the finding knows filled in.
 pub fn values(text: &str, finding: &Finding) -> String {
     // A page of a workspace may capture anything under this name.
     let is_variable = |name: &&str| name.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
-    let variable = finding.text("alloc_conf").filter(is_variable).unwrap_or("PYTORCH_CUDA_ALLOC_CONF");
-    let mut out = text.replace("{alloc_conf}", variable);
+    let mut out = match finding.text("alloc_conf").filter(is_variable) {
+        Some(name) => text.replace("{alloc_conf}", name),
+        None => text.to_owned(),
+    };
     for number in &finding.numbers {
         out = out.replace(&format!("{{{}}}", number.name), &escape(&number.shown()));
     }
+    for (name, text) in finding.texts.iter().filter(|(_, text)| is_plain(text)) {
+        out = out.replace(&format!("{{{name}}}"), text);
+    }
+    examples(&out)
+}
+
+/// Prose with usual values in the placeholders that have one.
+pub fn examples(text: &str) -> String {
+    let mut out = text.replace("{alloc_conf}", "PYTORCH_CUDA_ALLOC_CONF");
+    for (name, example) in BATCH.into_iter().zip(EXAMPLE_BATCH) {
+        out = out.replace(&format!("{{{name}}}"), example);
+    }
     out
+}
+
+/// Can a text stand between words and inside a command, without being escaped?
+fn is_plain(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '.' | ',' | ':' | '/' | '-' | '×');
+    !text.is_empty() && text.len() <= MOST_PLAIN && text.chars().all(plain)
 }
 
 /// Is a `{name}` left?
@@ -120,11 +146,14 @@ mod tests {
 
     #[test]
     fn lists_have_items_with_causes() {
-        let section = "Some words.\n\n1. [fragmentation] Set it:\n   `x=1`\n2. [link](y) Other.\n- [device-full, training] plain\n";
+        let section =
+            "Some words.\n\n1. [fragmentation] Set it:\n   `x=1`\n2. [link](y) Other.\n- [device-full, training, no-idle] plain\n";
         let all = items(section);
         assert_eq!(all.len(), 3);
-        assert!(all[2].training && all[2].causes == [Cause::DeviceFull] && all[2].text == "plain");
-        assert_eq!(all[0], Item { causes: vec![Cause::Fragmentation], training: false, text: "Set it:\n   `x=1`".to_owned() });
+        let wanted = |word| conditions::parse(word).unwrap();
+        assert_eq!((&all[2].causes, &all[2].conditions), (&vec![Cause::DeviceFull], &vec![wanted("training"), wanted("no-idle")]));
+        assert_eq!(all[2].text, "plain");
+        assert_eq!(all[0], Item { causes: vec![Cause::Fragmentation], conditions: Vec::new(), text: "Set it:\n   `x=1`".to_owned() });
         assert!(all[1].causes.is_empty() && all[1].text.starts_with("[link]"));
     }
 

@@ -1,9 +1,10 @@
 //! What a mark, a title or a row says of a finding: the facts first, then its place in the story.
 
-use super::sentences::{different_calls, named};
+use super::sentences::{different_calls, divergence_sentence, named};
 use super::texts::{Language, fill};
-use super::{device_oom, ranges};
-use crate::log::story::Group;
+use super::{device_oom, place, ranges, waits};
+use crate::log::marks::LEAK;
+use crate::log::story::{Group, is_told_at_once, precedes_root};
 use crate::log::verdict::Verdict;
 use crate::log::vocabulary::{Cause, Kind, Role};
 use crate::log::{Analysis, Finding};
@@ -25,19 +26,30 @@ fn say(analysis: &Analysis, index: usize, with_ranks: bool) -> String {
     let language = Language::English;
     let finding = &analysis.findings[index];
     let mut out = finding.message.clone();
-    if let Some(Verdict::DeviceOom(oom)) = &finding.verdict {
+    if let Some(why) = memory_hint(finding, language) {
         // The cause stands near the front: lists cut a message at its end.
         let at = out.find(": ").filter(|&at| at < 60).unwrap_or(out.len());
-        out.insert_str(at, &format!(" ({})", device_oom::hint(oom, language)));
+        out.insert_str(at, &format!(" ({why})"));
     }
+    let absent = waits::absent(analysis, finding, language);
+    // It says who waited and who did not come.
+    let told = absent.is_some();
+    out = absent.unwrap_or(out);
     let Some(group) = analysis.story.group_of(index) else { return out };
     let mut more = Vec::new();
-    if index == group.lead && group.members.len() > 1 {
-        let key = if group.ranks.len() > 1 { "story.more-ranks" } else { "story.more" };
+    if index == group.lead && group.members.len() > 1 && !told {
+        let key = match group.ranks.len() {
+            2.. => "story.more-ranks",
+            _ if is_told_at_once(analysis, group) => "story.more-lines",
+            _ => "story.more",
+        };
         more.push(fill(language, key, &[("count", group.members.len().to_string()), ("ranks", ranges(&group.ranks))]));
     }
-    if index == group.lead && with_ranks && finding.kind == Kind::Nccl {
+    if index == group.lead && with_ranks && !told && finding.kind == Kind::Nccl {
         more.extend(other_ranks(analysis, finding, group, language));
+    }
+    if index == group.lead && !matches!(finding.kind, Kind::Leak | Kind::Report) {
+        more.extend(place::onward_hint(analysis, group, language));
     }
     if !group.went_on && matches!(finding.role, Role::Consequence | Role::Confirmation) {
         let root = analysis.story.root.filter(|root| !group.members.contains(root));
@@ -46,7 +58,8 @@ fn say(analysis: &Analysis, index: usize, with_ranks: bool) -> String {
                 more.push(fill(language, "story.follows-file", &[("file", root.file.clone()), ("line", (root.line + 1).to_string())]));
             }
             (None, Some(root)) => {
-                more.push(fill(language, "story.follows", &[("line", (analysis.findings[root].span.line + 1).to_string())]));
+                let key = if precedes_root(analysis, index) { "story.belongs" } else { "story.follows" };
+                more.push(fill(language, key, &[("line", (analysis.findings[root].span.line + 1).to_string())]));
             }
             (None, None) => {}
         }
@@ -55,6 +68,26 @@ fn say(analysis: &Analysis, index: usize, with_ranks: bool) -> String {
         out.push_str(&format!(" · {part}"));
     }
     out
+}
+
+/// Why memory ran out, in a few words.
+pub(super) fn memory_hint(finding: &Finding, language: Language) -> Option<String> {
+    match (finding.text(LEAK), &finding.verdict) {
+        (Some(last), _) => Some(fill(language, "hint.leak", &[("last", last.to_owned())])),
+        (None, Some(Verdict::DeviceOom(oom))) => Some(device_oom::hint(oom, language)),
+        _ => None,
+    }
+}
+
+/// What is said on the line from which a run diverged.
+pub fn divergence_message(analysis: &Analysis) -> Option<String> {
+    let language = Language::English;
+    let onset = analysis.story.onset?;
+    let divergence = onset.divergence?;
+    let line = |line: usize| (line + 1).to_string();
+    let here = fill(language, "post.line", &[("line", line(divergence.line))]);
+    let what = divergence_sentence(&divergence, &here, language);
+    Some(fill(language, "story.diverging", &[("what", what), ("line", line(analysis.findings[onset.finding].span.line))]))
 }
 
 /// What the other ranks did where this one waited in a collective.

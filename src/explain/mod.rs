@@ -3,25 +3,33 @@
 //! The first line is the answer. What a log says reaches Markdown only escaped.
 
 mod attempts;
+mod conditions;
 pub mod config;
 pub mod device_oom;
 mod escape;
 pub mod expected;
 pub mod markdown;
 mod message;
+mod moment;
+mod numbers;
+mod page;
 mod place;
 pub mod post_mortem;
 pub mod seen;
 mod sentences;
 pub mod texts;
+mod waits;
 
-use crate::log::finding::{Finding, Number, Span};
+use crate::log::finding::{Finding, Span};
+use crate::log::marks::LEAK;
 use crate::log::rules::{Page, Rules};
-use crate::log::units::{self, Unit, Value};
+use crate::log::units;
 use crate::log::verdict::{TensorShape, Verdict};
 use crate::log::vocabulary::{Cause, Confidence, Kind, Role};
 use crate::log::{Analysis, story};
-pub use message::{diagnostic_message, headline};
+pub use message::{diagnostic_message, divergence_message, headline};
+use numbers::{decimal, number_hover};
+pub use page::page_markdown;
 use texts::{Language, fill, text};
 
 /// A tensor below this many bytes is small against any card.
@@ -62,52 +70,17 @@ fn only_one_on(analysis: &Analysis, line: usize) -> Option<usize> {
     here.next().is_none().then_some(first)
 }
 
-/// What a number counts.
-fn number_hover(number: &Number, finding: &Finding, page: &Page, language: Language) -> String {
-    let mut out = format!("**{}** · `{}`", markdown::escape(&number.text), number.name);
-    if let Value::Bytes(bytes) = number.value {
-        // A number printed with two decimals is not known to the byte; the other unit says as much as it does.
-        let exact = number.unit == Unit::Bytes || !number.text.contains('.');
-        let other = if exact { fill(language, "number.bytes", &[("bytes", units::grouped(bytes))]) } else { other_unit(number, bytes) };
-        out.push_str(&format!(" · {other}"));
-        if number.name != "total" {
-            if let Some(total) = finding.bytes("total").filter(|&total| total >= bytes) {
-                let values = [("share", device_oom::percent(bytes, total)), ("total", units::binary(total))];
-                out.push_str(&format!(" · {}", fill(language, "number.share", &values)));
-            }
-        }
-    }
-    if number.unit == Unit::Ms {
-        out.push_str(&format!(" · {}", units::duration(number.value.as_f64())));
-    }
-    if let Some(meaning) = number_meaning(page, &number.name) {
-        out.push_str("\n\n");
-        out.push_str(&markdown::values(&meaning, finding));
-    }
-    out.push_str(&format!("\n\n{}", answer(finding, page, language)));
-    out
-}
-
-/// The same size in decimal units where the message uses binary ones, and the other way round.
-fn other_unit(number: &Number, bytes: u64) -> String {
-    let binary_label = number.text.contains("iB") || matches!(number.unit, Unit::Binary);
-    if binary_label { decimal(bytes) } else { units::binary(bytes) }
-}
-
-/// The page's entry for a number.
-fn number_meaning(page: &Page, name: &str) -> Option<String> {
-    let mark = format!("`{name}`");
-    markdown::items(page.section("The numbers"))
-        .into_iter()
-        .find_map(|item| Some(item.text.strip_prefix(&mark)?.trim_start_matches([':', ' ', '—', '-']).to_owned()))
-}
-
 fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addition<'_>, language: Language) -> String {
     let finding = &analysis.findings[index];
     // A table has no diagnostic beside it, so its readings stand in the hover.
     let table = finding.kind == Kind::Report && page.front.block.is_some();
-    let first = if table { markdown::escape(&finding.message) } else { answer(finding, page, language) };
+    let first = match waits::absent(analysis, finding, language) {
+        Some(absent) => format!("{}.", markdown::escape(&absent)),
+        None if table => markdown::escape(&finding.message),
+        None => answer(finding, page, language),
+    };
     let mut parts = vec![format!("**{first}**")];
+    parts.extend(behind_a_leak(finding, page, language));
     parts.extend(more_of_the_verdict(finding, language));
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => parts.extend(device_oom::table(oom, language)),
@@ -137,13 +110,26 @@ fn finding_hover(analysis: &Analysis, index: usize, page: &Page, addition: Addit
     parts.join("\n\n")
 }
 
-/// The answer in one sentence: the verdict, or the first sentence of the page's meaning.
+/// The answer in one sentence: a leak that led to it, else what its own line says.
 fn answer(finding: &Finding, page: &Page, language: Language) -> String {
+    match finding.text(LEAK) {
+        Some(last) => fill(language, "verdict.leak", &[("last", last.to_owned())]),
+        None => own_answer(finding, page, language),
+    }
+}
+
+/// What a finding's own line says in one sentence: the verdict, or the first sentence of the page's meaning.
+fn own_answer(finding: &Finding, page: &Page, language: Language) -> String {
     match &finding.verdict {
         Some(Verdict::DeviceOom(oom)) => device_oom::verdict(oom, language).swap_remove(0),
         Some(Verdict::TensorShape(tensor)) => tensor_sentence(tensor, language),
         None => markdown::values(markdown::split_sentence(page.section("What it means")).0, finding),
     }
+}
+
+/// The answer of the line itself, where a leak stands in front of it.
+fn behind_a_leak(finding: &Finding, page: &Page, language: Language) -> Option<String> {
+    finding.text(LEAK).map(|_| own_answer(finding, page, language))
 }
 
 fn rest_of_meaning(page: &Page, finding: &Finding) -> Option<String> {
@@ -179,16 +165,6 @@ fn tensor_sentence(tensor: &TensorShape, language: Language) -> String {
         ("element", tensor.element_bytes.to_string()),
     ];
     fill(language, "verdict.tensor", &values)
-}
-
-/// A size in decimal units: `38.5 MB`.
-fn decimal(bytes: u64) -> String {
-    match bytes as f64 {
-        b if b >= 1e9 => format!("{:.2} GB", b / 1e9),
-        b if b >= 1e6 => format!("{:.1} MB", b / 1e6),
-        b if b >= 1e3 => format!("{:.1} kB", b / 1e3),
-        b => format!("{b:.0} bytes"),
-    }
 }
 
 /// `0-3, 7` for 0 1 2 3 7.
@@ -229,10 +205,17 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
     if finding.role != Role::RootCause {
         return None;
     }
-    let what = match &finding.verdict {
-        Some(Verdict::DeviceOom(oom)) => device_oom::hint(oom, language),
-        _ => {
-            let cause = text(language, &format!("cause.{}", finding.cause));
+    let waited = || {
+        let missing = analysis.story.waited_in()?.missing_for(finding)?;
+        (missing.len() <= MOST_RANGES).then(|| fill(language, "hint.missing", &[("ranks", sentences::named(missing, false, language))]))
+    };
+    let what = match message::memory_hint(finding, language).or_else(waited) {
+        Some(what) => what,
+        None => {
+            let cause = match claims_too_much(finding) {
+                true => text(language, "hint.out-of-memory"),
+                false => text(language, &format!("cause.{}", finding.cause)),
+            };
             match analysis.story.onset.filter(|onset| onset.finding == index).and_then(|onset| onset.last_finite_step) {
                 Some(step) => fill(language, "hint.nan", &[("step", step.to_string())]),
                 None => cause.to_owned(),
@@ -244,25 +227,10 @@ pub fn hint(analysis: &Analysis, index: usize) -> Option<String> {
     Some(fill(language, "hint.root", &[("what", what)]))
 }
 
-/// A whole page for reading: title, prose, numbers; without its excerpts.
-pub fn page_markdown(rules: &Rules, id: &str) -> Option<String> {
-    let page = rules.page(id)?;
-    let front = &page.front;
-    let mut out = format!(
-        "# {}\n\n`{}` · {} · {} · {}\n",
-        front.title,
-        front.id,
-        front.kind,
-        front.severity,
-        text(Language::English, &format!("role.{}", front.role))
-    );
-    for heading in ["What it means", "Why it happens", "The numbers", "What to do", "What does not help"] {
-        let section = page.section(heading);
-        if !section.is_empty() {
-            out.push_str(&format!("\n## {heading}\n\n{}\n", section.replace("{alloc_conf}", "PYTORCH_CUDA_ALLOC_CONF")));
-        }
-    }
-    Some(out)
+/// Is a card called full although no number of the message says what it held?
+fn claims_too_much(finding: &Finding) -> bool {
+    let says = ["free", "allocated", "used", "reserved", "total"].iter().any(|name| finding.bytes(name).is_some());
+    finding.kind == Kind::Oom && finding.cause == Cause::DeviceFull && !says
 }
 
 /// The first remedies that fit a finding, in plain text, for a terminal.
@@ -275,6 +243,7 @@ pub fn remedies(finding: &Finding, rules: &Rules, most: usize) -> Vec<String> {
 pub fn answer_plain(finding: &Finding, rules: &Rules) -> String {
     let Some(page) = rules.page(&finding.rule) else { return finding.message.clone() };
     let mut out = vec![answer(finding, page, Language::English)];
+    out.extend(behind_a_leak(finding, page, Language::English));
     out.extend(more_of_the_verdict(finding, Language::English));
     markdown::plain(&out.join(" "))
 }

@@ -5,12 +5,46 @@ use super::texts::{Language, fill, text};
 use super::{attempts, markdown, ranges};
 use crate::log::Analysis;
 use crate::log::run::Elsewhere;
+use crate::log::story::{Group, precedes_root};
 use crate::log::vocabulary::{Kind, Outcome, Role};
 
 /// Where the root cause stands that another file of the run has. The file's name is for a hover: escaped.
 fn elsewhere(root: &Elsewhere, language: Language) -> String {
     let values = [("file", markdown::escape(&root.file)), ("line", (root.line + 1).to_string()), ("title", markdown::escape(&root.title))];
     fill(language, "story.consequence-file", &values)
+}
+
+/// How the run went on after an event that it survived.
+pub(super) fn onward(analysis: &Analysis, group: &Group, language: Language) -> String {
+    let key = if group.outcome == Outcome::Recovered { "story.recovered" } else { "story.went-on" };
+    let line = |line: usize| ("line", (line + 1).to_string());
+    match (group.next_step, analysis.story.finished) {
+        (Some((step, at)), end) => {
+            let said = fill(language, &format!("{key}-step"), &[("step", step.to_string()), line(at)]);
+            let end = end.map(|end| format!(" {}", fill(language, "story.finished", &[line(end)])));
+            format!("{said}{}", end.unwrap_or_default())
+        }
+        (None, Some(end)) => fill(language, &format!("{key}-end"), &[line(end)]),
+        (None, None) => text(language, key).to_owned(),
+    }
+}
+
+/// How the run went on, in a few words; nothing where no step and no end is known.
+pub(super) fn onward_hint(analysis: &Analysis, group: &Group, language: Language) -> Option<String> {
+    let story = &analysis.story;
+    if !group.went_on && group.outcome != Outcome::Recovered {
+        return None;
+    }
+    let again = !story.is_last(group);
+    let key = match (group.next_step, story.finished) {
+        (Some(_), _) if again => "story.onward-again",
+        (Some(_), _) => "story.onward-step",
+        (None, Some(_)) => return Some(text(language, "story.onward-end").to_owned()),
+        (None, None) => return None,
+    };
+    let step = group.next_step.map_or_else(String::new, |(step, _)| step.to_string());
+    let end = if story.finished.is_some() { text(language, "story.onward-finished") } else { "" };
+    Some(format!("{}{end}", fill(language, key, &[("step", step)])))
 }
 
 /// What part a finding plays, in a sentence or two.
@@ -24,9 +58,8 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
     let mut out = Vec::new();
     if let Some(again) = attempts::started_again(analysis, group, language) {
         out.push(again);
-    } else if group.went_on {
-        let key = if group.outcome == Outcome::Recovered { "story.recovered" } else { "story.went-on" };
-        out.push(text(language, key).to_owned());
+    } else if group.went_on || (group.outcome == Outcome::Recovered && group.next_step.is_some()) {
+        out.push(onward(analysis, group, language));
     } else {
         match (finding.role, story.root) {
             (Role::RootCause, _) => {
@@ -36,11 +69,8 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
                 out.extend(attempts::of_root(analysis, index, language).map(|said| format!("{said}.")));
             }
             (Role::Consequence | Role::Confirmation | Role::Repeat, Some(root)) if !group.members.contains(&root) => {
-                out.push(fill(
-                    language,
-                    "story.consequence",
-                    &[("line", line(root)), ("title", markdown::escape(&analysis.findings[root].title))],
-                ));
+                let key = if precedes_root(analysis, index) { "story.precedes" } else { "story.consequence" };
+                out.push(fill(language, key, &[("line", line(root)), ("title", markdown::escape(&analysis.findings[root].title))]));
             }
             (Role::Consequence | Role::Confirmation, None) if story.elsewhere.is_some() => {
                 out.extend(story.elsewhere.as_ref().map(|root| elsewhere(root, language)));
@@ -65,8 +95,9 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
         && (finding.number("seq").is_some() || finding.number("last_enqueued").is_some())
         && let Some(collective) = story.waited_in()
     {
+        let told = collective.missing_for(finding).is_some();
         // They name operations as the log does.
-        out.extend(collective_sentences(collective, language).iter().map(|said| markdown::quoted(said)));
+        out.extend(collective_sentences(collective, told, language).iter().map(|said| markdown::quoted(said)));
     }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {

@@ -7,23 +7,21 @@ use std::collections::BTreeMap;
 use super::escape::longest_run;
 use super::sentences;
 use super::texts::{Language, fill, text};
-use super::{diagnostic_message, headline, markdown, ranges};
+use super::{diagnostic_message, headline, markdown, moment, ranges};
 use crate::log::clock;
 use crate::log::progress;
-use crate::log::record;
 use crate::log::rules::Rules;
+use crate::log::story::{Group, is_told_at_once, precedes_root};
 use crate::log::vocabulary::{Cause, Kind, Outcome, Role, Severity};
 use crate::log::{Analysis, Finding};
-use crate::text::{Lines, clean, floor_border};
+use crate::text::Lines;
 
 /// Lines above the root cause that are searched for a step line.
 const STEP_LINES: usize = 2000;
-/// Lines around the root cause that are searched for a time stamp.
-const TIME_LINES: usize = 200;
-/// Bytes of a line that are read for its prefix.
-const PREFIX_BYTES: usize = 1024;
 /// Earlier attempts that are named.
 const MOST_ATTEMPTS: usize = 3;
+/// Characters of the first remedy: three lines of a terminal.
+const MOST_REMEDY: usize = 240;
 /// Follow-ups that are named.
 const MOST_FOLLOWERS: usize = 3;
 
@@ -55,19 +53,19 @@ pub struct Row {
 pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> Vec<Row> {
     let language = Language::English;
     let row = |key: &str, items: Vec<String>| Row { label: text(language, key), items };
-    let followers = followers(parts, root);
+    let followers = followers(parts, root, false);
     let mut out = Vec::new();
     match root {
         Some((part, index)) => {
             let (part, finding) = (&parts[part], &parts[part].analysis.findings[index]);
-            let (when, why) = match (finding.severity, finding.kind) {
-                (Severity::Error, Kind::Nan) => ("post.went-bad", "post.cause-seen"),
-                (Severity::Error, _) => ("post.died", "post.cause"),
-                _ => ("post.seen", "post.cause-seen"),
+            let when = match (finding.severity, finding.kind) {
+                (Severity::Error, Kind::Nan) => "post.went-bad",
+                (Severity::Error, _) => "post.died",
+                _ => "post.seen",
             };
             out.push(row(when, vec![moment(part, index, language)]));
             let same = same_elsewhere(parts, finding, language).map(|same| format!(" · {same}")).unwrap_or_default();
-            out.push(row(why, vec![format!("{}{same}", cause(part, index, language))]));
+            out.push(row("post.cause", vec![format!("{}{same}", cause(part, index, language))]));
             if let Some(frame) = finding.text("frame") {
                 out.push(row("post.frame", vec![frame.to_owned()]));
             }
@@ -80,20 +78,55 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     }
     // It is the same in all of them.
     if let Some(collective) = parts.first().and_then(|part| part.analysis.story.waited_in()) {
-        let ranks = sentences::collective_sentences(collective, language);
+        let told = root.is_some_and(|(part, index)| collective.missing_for(&parts[part].analysis.findings[index]).is_some());
+        let ranks = sentences::collective_sentences(collective, told, language);
         if !ranks.is_empty() {
             out.push(row("post.ranks", ranks));
         }
     }
-    let before = root.map(|(part, index)| before(&parts[part], index, language)).unwrap_or_default();
+    let mut before = root.map(|(part, index)| before(&parts[part], index, language)).unwrap_or_default();
+    before.extend(self::followers(parts, root, true));
     if !before.is_empty() {
         out.push(row("post.before", before));
     }
     let spoken = root.map(|(part, index)| &parts[part].analysis.findings[index]).or_else(|| first_loud(parts));
     if let Some(remedy) = spoken.and_then(|finding| super::remedies(finding, rules, 1).pop()) {
-        out.push(row("post.do", vec![remedy]));
+        out.push(row("post.do", vec![short(&remedy)]));
     }
     out
+}
+
+/// As many whole sentences of a remedy as fit into the row, the first one at its first stop when even that is long.
+fn short(remedy: &str) -> String {
+    let mut kept = "";
+    let mut rest = remedy;
+    while let (sentence, behind) = markdown::split_sentence(rest)
+        && !sentence.is_empty()
+    {
+        let upto = &remedy[..remedy.len() - behind.len()];
+        if upto.trim_end().chars().count() > MOST_REMEDY {
+            break;
+        }
+        (kept, rest) = (upto.trim_end(), behind);
+    }
+    if !kept.is_empty() || remedy.is_empty() {
+        return kept.to_owned();
+    }
+    // Stops inside of a command or of brackets are none.
+    let stops = remedy.match_indices([';', ':', ',']).map(|(at, _)| at);
+    let open = |head: &str| head.matches('`').count() % 2 == 1 || head.matches('(').count() > head.matches(')').count();
+    let cut = stops.filter(|&at| remedy[at + 1..].starts_with([' ', '\n']) && !open(&remedy[..at]));
+    let last = cut.take_while(|&at| remedy[..at].chars().count() <= MOST_REMEDY).last();
+    last.map_or_else(|| remedy.to_owned(), |at| format!("{}.", &remedy[..at]))
+}
+
+/// What a part tells of, one item an event, in the order of its lines.
+pub fn seen(part: &Part<'_>) -> Vec<String> {
+    let item = |group: &Group| {
+        let line = part.analysis.findings[group.lead].span.line;
+        format!("{} ({})", diagnostic_message(part.analysis, group.lead), place(part, line))
+    };
+    part.analysis.story.groups.iter().map(item).collect()
 }
 
 /// The first finding that is not mere information.
@@ -104,21 +137,35 @@ fn first_loud<'a>(parts: &[Part<'a>]) -> Option<&'a Finding> {
 /// When: the time stamp and the last step above the finding.
 fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
     let finding = &part.analysis.findings[index];
-    match part.analysis.story.group_of(index).map(|group| group.outcome) {
-        Some(Outcome::WentOn) => return text(language, "post.went-on").to_owned(),
-        Some(Outcome::Recovered) => return text(language, "post.recovered").to_owned(),
-        _ => {}
+    let group = part.analysis.story.group_of(index);
+    if let Some(group) = group.filter(|group| matches!(group.outcome, Outcome::WentOn | Outcome::Recovered)) {
+        return super::place::onward(part.analysis, group, language);
     }
-    let time = finding.time.clone().or_else(|| time_near(part.lines?, finding.span.line));
-    let time = time.map(|time| if clock::is_uptime(&time) { fill(language, "post.uptime", &[("seconds", time)]) } else { time });
+    let (line, end) = (finding.span.line, finding.span.end_line);
+    let above = || finding.time.clone().or_else(|| moment::time_above(part.lines?, line));
+    let shown = |time: String| match clock::is_uptime(&time) {
+        true => fill(language, "post.uptime", &[("seconds", time)]),
+        false => moment::readable(&time),
+    };
+    let time = above().map(shown).or_else(|| {
+        // What is printed below may have waited for this.
+        let (time, at) = moment::time_below(part.lines?, end)?;
+        Some(fill(language, "post.before-time", &[("time", shown(time)), ("place", place(part, at))]))
+    });
     let last_step = match part.lines {
-        Some(lines) => step_above(lines, finding.span.line),
+        Some(lines) => moment::step_at(lines, line).or_else(|| part.analysis.story.last_step.filter(|(_, at)| *at > end)),
         None => part.analysis.story.last_step,
     };
     let step = match (finding.step, last_step) {
         (Some(step), _) => Some(fill(language, "post.at-step", &[("step", step.to_string())])),
-        (None, Some((step, line))) => Some(fill(language, "post.after-step", &[("step", step.to_string()), ("place", place(part, line))])),
-        (None, None) => None,
+        (None, Some((step, at))) => {
+            let key = if at < line { "post.after-step" } else { "post.near-step" };
+            Some(fill(language, key, &[("step", step.to_string()), ("place", place(part, at))]))
+        }
+        (None, None) => {
+            let (epoch, at) = part.lines.and_then(|lines| moment::epoch_at(lines, line)).unzip();
+            epoch.zip(at).map(|(epoch, at)| fill(language, "post.epoch", &[("epoch", epoch), ("place", place(part, at))]))
+        }
     };
     match (time, step) {
         (Some(time), Some(step)) => format!("{time}, {step}"),
@@ -131,13 +178,18 @@ fn moment(part: &Part<'_>, index: usize, language: Language) -> String {
 fn cause(part: &Part<'_>, index: usize, language: Language) -> String {
     let finding = &part.analysis.findings[index];
     let mut out = headline(part.analysis, index);
-    if let Some(rank) = finding.rank {
+    if let Some(rank) = finding.rank.filter(|_| !names_rank(&out)) {
         out.push_str(&format!(" · {}", fill(language, "post.rank", &[("rank", rank.to_string())])));
     }
     if let Some(host) = &finding.host {
         out.push_str(&format!(" · {host}"));
     }
     format!("{out} ({})", place(part, finding.span.line))
+}
+
+/// Does a message begin with its rank or ranks?
+pub fn names_rank(message: &str) -> bool {
+    message.starts_with("Rank ") || message.starts_with("Ranks ")
 }
 
 /// Where else in the run the same event stands.
@@ -163,12 +215,14 @@ fn place(part: &Part<'_>, line: usize) -> String {
     }
 }
 
-/// What only followed: one item a rule, with its ranks and its first line.
-fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>) -> Vec<String> {
+/// What belongs to the root cause: one item a rule, with its ranks and its first line. `before` it, or what followed.
+fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>, before: bool) -> Vec<String> {
     struct Follower<'a> {
         title: &'a str,
         first: String,
         count: usize,
+        /// One event, told on several lines.
+        at_once: bool,
         ranks: Vec<u32>,
     }
     let mut order: Vec<Follower<'_>> = Vec::new();
@@ -178,13 +232,17 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>) -> Vec<String> {
             let lead = &part.analysis.findings[group.lead];
             let loud = root.is_none() || lead.severity != Severity::Info;
             let followed = matches!(lead.role, Role::Consequence | Role::Confirmation) && loud;
-            if !followed || root.is_some_and(|(p, index)| p == nth && group.members.contains(&index)) {
+            if !followed
+                || precedes_root(part.analysis, group.lead) != before
+                || root.is_some_and(|(p, index)| p == nth && group.members.contains(&index))
+            {
                 continue;
             }
             let at = *of_rule.entry(&lead.rule).or_insert_with(|| {
-                order.push(Follower { title: &lead.title, first: place(part, lead.span.line), count: 0, ranks: Vec::new() });
+                order.push(Follower { title: &lead.title, first: place(part, lead.span.line), count: 0, at_once: true, ranks: Vec::new() });
                 order.len() - 1
             });
+            order[at].at_once &= order[at].count == 0 && is_told_at_once(part.analysis, group);
             order[at].count += group.members.len();
             order[at].ranks.extend(&group.ranks);
         }
@@ -201,6 +259,7 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>) -> Vec<String> {
                 [("title", one.title.to_owned()), ("count", one.count.to_string()), ("ranks", ranges(&one.ranks)), ("place", one.first)];
             let key = match (one.count, one.ranks.len()) {
                 (1, _) => "post.follower",
+                (_, 0) if one.at_once => "post.follower-lines",
                 (_, 0) => "post.follower-times",
                 (_, 1) => "post.follower-rank",
                 _ => "post.follower-ranks",
@@ -208,10 +267,8 @@ fn followers(parts: &[Part<'_>], root: Option<(usize, usize)>) -> Vec<String> {
             fill(language, key, &values)
         })
         .collect();
-    match left {
-        0 => {}
-        1 => out.push(text(language, "post.one-more").to_owned()),
-        _ => out.push(fill(language, "post.more", &[("count", left.to_string())])),
+    if left > 0 {
+        out.push(fill(language, "post.more", &[("count", left.to_string())]));
     }
     out
 }
@@ -260,21 +317,6 @@ fn last_finite_loss(lines: &dyn Lines, line: usize) -> Option<(f64, Option<u64>,
     (line.saturating_sub(STEP_LINES)..line).rev().find_map(|i| {
         let now = progress::of_line(lines, i)?;
         Some((now.loss.filter(|loss| loss.is_finite())?, now.step, i))
-    })
-}
-
-fn step_above(lines: &dyn Lines, line: usize) -> Option<(u64, usize)> {
-    (line.saturating_sub(STEP_LINES)..line).rev().find_map(|i| Some((progress::of_line(lines, i)?.step?, i)))
-}
-
-/// The time stamp of the nearest line above, else below.
-fn time_near(lines: &dyn Lines, line: usize) -> Option<String> {
-    let above = (line.saturating_sub(TIME_LINES)..line).rev();
-    let below = line + 1..(line + TIME_LINES).min(lines.count());
-    above.chain(below).find_map(|i| {
-        let raw = lines.line(i);
-        let head = &raw[..floor_border(&raw, PREFIX_BYTES)];
-        clean::segments(head, 0).into_iter().rev().find_map(|segment| record::read(segment).prefix.time)
     })
 }
 

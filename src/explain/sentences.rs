@@ -11,8 +11,9 @@ use crate::log::units;
 /// Different calls of a desynchronised collective that are named.
 const MOST_CALLS: usize = 3;
 
-/// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself.
-pub(super) fn collective_sentences(collective: &Collective, language: Language) -> Vec<String> {
+/// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself. `told`:
+/// who is missing was said already.
+pub(super) fn collective_sentences(collective: &Collective, told: bool, language: Language) -> Vec<String> {
     let mut out = Vec::new();
     let seq = ("seq", collective.seq.to_string());
     let waiting = collective.waiting();
@@ -21,7 +22,7 @@ pub(super) fn collective_sentences(collective: &Collective, language: Language) 
     if let Some(calls) = different_calls(collective, language) {
         out.push(fill(language, "collective.desync", &[seq.clone(), ("calls", calls)]));
     }
-    if !collective.missing.is_empty() {
+    if !collective.missing.is_empty() && !told {
         let values =
             [seq.clone(), op, ("ranks", named(&waiting, true, language)), ("missing", named(&collective.missing, false, language))];
         out.push(fill(language, "collective.missing", &values));

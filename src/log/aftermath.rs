@@ -1,11 +1,17 @@
 //! What went on around a finding: step lines after it, the last step of the run, the first non-finite number.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
+
 use super::divergence::{self, Divergence, Quantity, Sample};
 use super::finding::Finding;
 use super::groups::is_non_finite;
 use super::progress::{Progress, Steps};
 use super::story::{Onset, Story};
 use super::vocabulary::Cause;
+use super::{outcome, record};
+use crate::text::{Lines, clean, floor_border};
 
 /// Lines searched above a non-finite value for the last finite one.
 const ONSET_LINES: usize = 2000;
@@ -13,6 +19,22 @@ const ONSET_LINES: usize = 2000;
 const AFTER_LINES: usize = 4000;
 /// Lines searched from the end of the text for the last step.
 const LAST_STEP_LINES: usize = 400;
+/// Lines searched below a finding for the next step.
+const NEXT_LINES: usize = 200;
+/// Bytes of a line that are read for words.
+const MOST_BYTES: usize = 512;
+
+/// Words with which trainers and scripts close a training.
+static FINISHED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let forms = [
+        r"^\W{0,8}(?i:(?:done|finished|success|info)\W{1,3})?(?i:(?:model )?training|fine-?tuning) (?i:is |was |has )?(?i:successfully )?(?i:completed?|finished|done)\b",
+        r"^\W{0,8}(?:INFO\W{1,3})?(?i:finished|completed|done with) (?i:training|fine-?tuning)\b",
+        r"^\W{0,8}'train_runtime'\W{1,3}\d|^\W{0,8}train_runtime\s*=|^\*{5} train metrics \*{5}",
+        r"^`Trainer\.fit` stopped: `max_(?:epochs|steps)=\d+` reached",
+    ];
+    Regex::new(&forms.map(|form| format!("(?:{form})")).join("|")).ok()
+});
+
 /// Step lines with rising steps that show that the run went on.
 pub(super) const STEPS_ONWARD: usize = 3;
 
@@ -87,6 +109,38 @@ pub(super) fn went_on(steps: &Steps<'_>, after: usize, until: usize) -> bool {
     false
 }
 
+/// The line below `after` on which the program says that its training came to an end.
+pub(super) fn finished(lines: &dyn Lines, after: usize, until: usize) -> Option<usize> {
+    let form = FINISHED.as_ref()?;
+    (after + 1..lines.count().min(after + 1 + AFTER_LINES).min(until)).find(|&i| {
+        let raw = lines.line(i);
+        let head = &raw[..floor_border(&raw, MOST_BYTES)];
+        // Cheap words first: few lines have them.
+        let may = ["rain", "tun", "stopped"].iter().any(|word| head.contains(word));
+        may && clean::segments(head, 0).into_iter().any(|segment| {
+            let text = record::read(segment).body.text;
+            form.is_match(&text) && !["rror", "fail", "Fail", "xception"].iter().any(|word| text.contains(word))
+        })
+    })
+}
+
+/// Did the program come to its own end after a finding? An exception that ended its process cannot be followed by that;
+/// what a script prints behind it is another program's word.
+pub(super) fn ended_well(finding: &Finding, lines: &dyn Lines, until: usize) -> Option<usize> {
+    let above = finding.span.line.checked_sub(1).map(|above| lines.line(above));
+    // A frame and its source stand indented above the last line of a traceback.
+    let raised = above.is_some_and(|above| above.contains("    ") || above.contains("File \""));
+    if raised && !outcome::is_handled_behind(finding, lines) {
+        return None;
+    }
+    finished(lines, finding.span.end_line, until)
+}
+
+/// The first step that is reported below a line.
+pub(super) fn next_step(steps: &Steps<'_>, after: usize) -> Option<(u64, usize)> {
+    (after + 1..steps.count().min(after + 1 + NEXT_LINES)).find_map(|i| Some((steps.at(i)?.step?, i)))
+}
+
 /// The last step that was reported, and its line.
 pub(super) fn last_step(steps: &Steps<'_>) -> Option<(u64, usize)> {
     let count = steps.count();
@@ -130,4 +184,35 @@ fn divergence_up_to(steps: &Steps<'_>, last: usize) -> Option<Divergence> {
     }
     let found = [divergence::at_end(Quantity::Loss, &losses), divergence::at_end(Quantity::GradNorm, &norms)];
     found.into_iter().flatten().min_by_key(|divergence| divergence.line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::StrLines;
+
+    #[test]
+    fn the_end_of_a_training_is_told_from_talk_of_it() {
+        let at = |line: &str| finished(&StrLines::new(&format!("first\n{line}\n")), 0, usize::MAX).is_some();
+        for line in [
+            "Training completed. Model saved to out/final",
+            "Done. Training completed.",
+            "2026-11-29 10:00:01,123 - INFO - Training finished in 3h",
+            "{'train_runtime': 1234.5, 'train_loss': 1.9, 'epoch': 3.0}",
+            "***** train metrics *****",
+            "`Trainer.fit` stopped: `max_epochs=3` reached.",
+            "INFO: Finished training",
+        ] {
+            assert!(at(line), "{line}");
+        }
+        for line in [
+            "Training completed with errors",
+            "torchrun: training failed",
+            "the card must be free until training completed",
+            "Training completed 40 % of its steps before the Error",
+            "print(\"Training completed\")",
+        ] {
+            assert!(!at(line), "{line}");
+        }
+    }
 }

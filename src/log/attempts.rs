@@ -129,7 +129,7 @@ fn ends_the_run(finding: &Finding) -> bool {
 /// When a scheduler took the job away to run it later, as printed.
 fn taken_away(finding: &Finding) -> Option<&str> {
     let requeued = matches!(finding.cause, Cause::Preemption | Cause::NodeFailure);
-    finding.text("cancelled_at").filter(|_| requeued)
+    finding.text("time").filter(|_| requeued)
 }
 
 /// Are two times of the form `2024-05-02T10:00:12` far from each other?

@@ -12,13 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use evidence::Evidence;
 
 use super::finding::Finding;
-use super::vocabulary::Cause;
+use super::marks::ABSENT;
+use super::vocabulary::{Cause, Kind};
 use evidence::{Group, Report, waited_in};
 
 /// Ranks that must have waited before the absence of another says something.
 const LEAST_WAITING: usize = 2;
 /// A rank that is further behind counts in another group: within one, all up to the number before it are complete.
 const MOST_BEHIND: i64 = 8;
+/// Missing ranks that a remedy names.
+const MOST_NAMED: usize = 8;
 /// Operations whose sizes are the same on all ranks.
 const SAME_SIZE: [&str; 6] = ["ALLREDUCE", "BROADCAST", "REDUCE", "_ALLGATHER_BASE", "_REDUCE_SCATTER_BASE", "ALLREDUCE_COALESCED"];
 /// Operations between some ranks only: the others are in none of them, and the two sides call different ones.
@@ -93,6 +96,17 @@ impl Collective {
         let mut ranks: Vec<u32> = self.calls.iter().flat_map(|(_, ranks)| ranks.iter().copied()).collect();
         ranks.sort_unstable();
         ranks
+    }
+
+    /// The ranks that never joined, where this finding is a timeout in this very collective and all were in the same one.
+    pub fn missing_for(&self, finding: &Finding) -> Option<&[u32]> {
+        let told = !self.missing.is_empty() && !self.is_desynchronised();
+        (told && is_timeout(finding) && self.is_of(finding)).then_some(&self.missing)
+    }
+
+    /// Does a finding speak of this collective?
+    fn is_of(&self, finding: &Finding) -> bool {
+        finding.number("seq").is_some_and(|seq| seq.value.as_f64() as i64 == self.seq)
     }
 
     /// Were the ranks in different operations, or in one of different sizes? Not told where they may be in different groups.
@@ -180,16 +194,25 @@ struct Status {
     completed: Option<i64>,
 }
 
-/// Says of the timeouts in a collective why they came, where the ranks were in different ones.
+/// Says of the timeouts in a collective why they came, where the ranks were in different ones, and who never joined it.
 pub fn mark(findings: &mut [Finding], collective: &Collective) {
-    if !collective.is_desynchronised() {
-        return;
+    let desynchronised = collective.is_desynchronised();
+    for finding in findings.iter_mut().filter(|finding| is_timeout(finding)) {
+        // The other files of a run may know better than this one.
+        finding.texts.retain(|(name, _)| name != ABSENT);
+        if desynchronised && collective.is_of(finding) {
+            finding.cause = Cause::Desync;
+        }
+        let missing = collective.missing_for(finding).filter(|missing| missing.len() <= MOST_NAMED);
+        let named = missing.map(|missing| missing.iter().map(u32::to_string).collect::<Vec<_>>().join(", "));
+        let word = if missing.is_some_and(|missing| missing.len() == 1) { "rank" } else { "ranks" };
+        finding.texts.extend(named.map(|named| (ABSENT.to_owned(), format!("{word} {named}"))));
     }
-    let of_it = |finding: &Finding| finding.number("seq").is_some_and(|seq| seq.value.as_f64() as i64 == collective.seq);
-    let waited = |finding: &Finding| finding.cause == Cause::Timeout && finding.text("op").is_some() && of_it(finding);
-    for finding in findings.iter_mut().filter(|finding| waited(finding)) {
-        finding.cause = Cause::Desync;
-    }
+}
+
+/// Is it a timeout that names the collective it waited in?
+fn is_timeout(finding: &Finding) -> bool {
+    finding.kind == Kind::Nccl && finding.cause == Cause::Timeout && finding.text("op").is_some()
 }
 
 /// The number of ranks that all files agree on.

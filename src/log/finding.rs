@@ -60,9 +60,23 @@ impl Number {
             _ if self.unit == Unit::Ms => units::duration(self.value.as_f64()),
             (None, Value::Bytes(n)) => units::binary(n),
             // A bare count of bytes or KiB says nothing without its unit.
-            (_, Value::Bytes(n)) if !self.text.ends_with(|c: char| c.is_ascii_alphabetic()) => units::binary(n),
+            (_, Value::Bytes(n)) if !self.text.ends_with(|c: char| c.is_ascii_alphabetic()) || self.text.ends_with("bytes") => {
+                units::binary(n)
+            }
+            (_, Value::Bytes(_)) => two_decimals(&self.text),
             _ => self.text.clone(),
         }
+    }
+}
+
+/// A size as printed, with at most two decimals: `14.9889 GiB` promises more than it knows.
+fn two_decimals(text: &str) -> String {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    match number.parse::<f64>() {
+        Ok(value) if decimals > 2 => format!("{value:.2}{unit}"),
+        _ => text.to_owned(),
     }
 }
 

@@ -3,18 +3,20 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use super::aftermath::{STEPS_ONWARD, went_on};
-use super::finding::Finding;
+use super::aftermath::{STEPS_ONWARD, ended_well, went_on};
+use super::finding::{Finding, Number};
 use super::progress::Steps;
 use super::recovery;
 use super::related;
 use super::story::Group;
 use super::uncaught;
-use super::vocabulary::{Cause, Kind, Severity};
+use super::vocabulary::{Cause, Kind, Role, Severity};
 use crate::text::Lines;
 
 /// Lines of a launcher's summary that are looked through.
 const SUMMARY_LINES: usize = 4000;
+/// Lines that may stand between two reports of one event.
+const NEAR_LINES: usize = 30;
 /// Candidates whose aftermath is looked at.
 const MOST_CANDIDATES: usize = 64;
 
@@ -43,7 +45,7 @@ pub(super) fn group(findings: &[Finding], starts: &[usize], steps: &Steps<'_>) -
     for (nth, group) in groups.enumerate() {
         let lead = &findings[group.lead];
         // Nothing goes on behind the end of a job but its grace time; a new start is an attempt of its own.
-        let ended = lead.kind == Kind::Launch && lead.text("cancelled_at").is_some();
+        let ended = lead.kind == Kind::Launch && lead.text("time").is_some();
         let loud = !ended && (lead.severity != Severity::Info || uncaught::is_exception(lead)) && nth < MOST_CANDIDATES;
         // Steps that follow are no sign that memory has stopped to grow: the series says how far it went.
         let loud = loud && !(lead.kind == Kind::Leak && matches!(lead.cause, Cause::MemoryGrowth | Cause::Fragmentation));
@@ -91,9 +93,20 @@ fn event_key(f: &Finding) -> EventKey<'_> {
     // Reports with different numbers are different reports; Xids of one page are told apart by their number (a page of
     // another name is about one Xid, which its other wordings do not print).
     let xid = f.number("xid").filter(|_| f.rule.starts_with("xid")).map(|number| number.value.as_f64().to_bits());
-    // So are exceptions with different texts.
-    let told_apart = f.kind == Kind::Report || (f.kind == Kind::Crash && f.cause == Cause::Exception);
+    // So are exceptions with different texts, and details of one event that say different things.
+    let detail = f.severity == Severity::Info && f.role == Role::Confirmation && f.rank.is_none();
+    let told_apart = f.kind == Kind::Report || (f.kind == Kind::Crash && f.cause == Cause::Exception) || detail;
     (&f.rule, f.cause, f.severity, xid, if told_apart { &f.message } else { "" })
+}
+
+/// Do the findings of a group stand so close together that they are one event told on several lines? Steps that went
+/// wrong one after the other are several events, and so are lines that name different processes or sizes.
+pub(super) fn is_told_at_once(group: &Group, findings: &[Finding]) -> bool {
+    let spans = || group.members.iter().map(|&i| findings[i].span);
+    let near = spans().zip(spans().skip(1)).all(|(one, next)| next.line <= one.end_line + NEAR_LINES);
+    let lead = &findings[group.lead];
+    let differs = |number: &Number| lead.number(&number.name).is_some_and(|first| first.value.as_f64() != number.value.as_f64());
+    near && lead.kind != Kind::Nan && !group.members.iter().any(|&i| findings[i].numbers.iter().any(differs))
 }
 
 pub(super) fn is_non_finite(f: &Finding) -> bool {
@@ -115,7 +128,10 @@ fn split_where_it_went_on(group: &Group, findings: &[Finding], starts: &[usize],
         let handled = k < MOST_CANDIDATES
             && findings[i].kind == Kind::Oom
             && next.is_some_and(|next| recovery::handled_at(&findings[i], steps.lines).is_some_and(|line| line < next));
-        if handled || (far && went_on(steps, here, next.unwrap_or(end))) {
+        let until = next.unwrap_or(end);
+        // A program ends once: what it says of its end is looked for behind the last of them.
+        let ended = || next.is_none() && ended_well(&findings[i], steps.lines, until).is_some();
+        if handled || (far && (went_on(steps, here, until) || ended())) {
             let members = std::mem::take(&mut members);
             out.push(Group { lead: members[0], members, went_on: true, handled, attempt: group.attempt, ..Group::default() });
         }

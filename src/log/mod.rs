@@ -10,6 +10,7 @@ pub mod divergence;
 pub mod document;
 pub mod finding;
 mod groups;
+pub mod marks;
 pub mod memory;
 mod outcome;
 pub mod progress;

@@ -57,11 +57,15 @@ pub(super) fn judge(findings: &[Finding], story: &mut Story, lines: &dyn Lines) 
 
 /// Does the text behind an event say that it was handled?
 fn is_handled(group: &Group, findings: &[Finding], lines: &dyn Lines) -> bool {
-    let Some(&last) = group.members.last() else { return false };
-    let below = findings[last].span.end_line;
+    group.members.last().is_some_and(|&last| is_handled_behind(&findings[last], lines))
+}
+
+/// Does the text behind a finding say that it was handled?
+pub(super) fn is_handled_behind(finding: &Finding, lines: &dyn Lines) -> bool {
+    let below = finding.span.end_line;
     (below..=below + HANDLED_LINES).any(|i| {
         let line = lines.line(i);
-        let from = if i == below { floor_border(&line, findings[last].span.end) } else { 0 };
+        let from = if i == below { floor_border(&line, finding.span.end) } else { 0 };
         let rest = &line[from..];
         let head = rest[..floor_border(rest, MOST_BYTES)].to_ascii_lowercase();
         HANDLED.iter().any(|words| head.contains(words))

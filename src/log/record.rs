@@ -389,6 +389,9 @@ static QUOTATION: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r#"^(?:Explain|Translate|Summari[sz]e|Classify|Paraphrase)\b[^:]{0,60}[:\s]"#,
         r#"^\[(?:prompt|response|ground_truth|question|answer|user|assistant)\]"#,
         r#"^(?:User|Human|Assistant): |^<[a-z][\w-]{0,30}> "#,
+        // what a model wrote or was given, printed during training
+        r#"^(?:Samples?|Generated(?: text)?|Generation|Completion|Prediction|Reference|Target)(?: \d+)?\s*[:=]\s"#,
+        r#"^(?:Input|Output|Text|Example|Label|Source|Response|Instruction|Prompt|Decoded)(?: \d+)?\s*[:=]\s*["'`]"#,
         // Chinese: a question with its answer, "if you meet ..."
         r#"^(?:Q|A|问|答|问题|回答)\d*\s*："#,
         r#"(?:如果|若|如遇|倘若).{0,60}[`“「]"#,
@@ -524,6 +527,9 @@ mod tests {
             "kube_pod_container_status_terminated_reason{container=\"trainer\",reason=\"OOMKilled\"} 0",
             "LOG:  statement: SELECT id FROM jobs WHERE exit_code = 137;",
             "What does `exit code: 137` mean?",
+            "Sample: 'The process was Killed because CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity)' is common.",
+            "Generated: RuntimeError: NCCL error is something users see.",
+            "Output 3: \"Killed\"",
         ] {
             assert!(is_quotation(&record(line)), "{line}");
         }
@@ -533,6 +539,7 @@ mod tests {
             "\"reason\": \"OOMKilled\",",
             "RuntimeError: CUDA error: device-side assert triggered",
             "step 12 loss nan",
+            "Output: RuntimeError: CUDA error: out of memory",
         ] {
             assert!(!is_quotation(&record(line)), "{line}");
         }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use super::aftermath::{last_step, onset};
+use super::aftermath::{finished, last_step, next_step, onset};
 use super::attempts::{self, Attempt};
 use super::collectives::{self, Collective, Evidence};
 use super::divergence::Divergence;
@@ -19,7 +19,7 @@ use super::rules::Rules;
 use super::run::Elsewhere;
 use super::scan::Match;
 use super::vocabulary::{Cause, Confidence, Kind, Outcome, Role, Severity};
-use super::{Analysis, build, memory, outcome, recovery, related, root, serving, teardown, uncaught};
+use super::{Analysis, build, marks, memory, outcome, recovery, related, root, serving, teardown, uncaught};
 use crate::text::Lines;
 
 /// What the findings amount to. Indices are into the analysis's findings.
@@ -37,6 +37,8 @@ pub struct Story {
     pub last_step: Option<(u64, usize)>,
     /// The starts of the run in this log; empty when it was started only once.
     pub attempts: Vec<Attempt>,
+    /// The line on which the program says that its training is done, where a failure was survived.
+    pub finished: Option<usize>,
     /// Steady growth of memory before a device out-of-memory error that is the root cause.
     pub memory: Option<memory::Trend>,
     /// The root cause of the run, when it stands in another file.
@@ -83,6 +85,8 @@ pub struct Group {
     pub ranks: Vec<u32>,
     /// Did the run go on afterwards? So it did when it was started again.
     pub went_on: bool,
+    /// The first step after it, and its line, where the run went on with steps.
+    pub next_step: Option<(u64, usize)>,
     /// How it ended.
     pub outcome: Outcome,
     /// The attempt it belongs to, from 0.
@@ -118,9 +122,9 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     if findings.is_empty() {
         return Analysis { findings, story };
     }
-    serving::mark(&mut findings, lines);
-    teardown::mark(&mut findings, lines);
     story.last_step = last_step(steps);
+    serving::mark(&mut findings, story.last_step.map(|(_, line)| line), steps);
+    teardown::mark(&mut findings, lines);
     story.attempts = attempts::of(&starts, lines.count());
     story.groups = groups::group(&findings, &starts, steps);
     recovery::mark(&findings, &mut story.groups, lines);
@@ -133,8 +137,10 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
     story.root = root::choose(&findings, &mut story, steps);
     related::mark(&findings, &mut story);
     outcome::judge(&findings, &mut story, lines);
+    tell_onward(&findings, &mut story, steps);
     story.onset = onset(&mut findings, &story, steps);
     story.memory = memory_before(&findings, &story, steps);
+    marks::mark(&mut findings, &story, lines);
     assign_roles(&mut findings, &story);
     story.ranks = ranks_of(&findings, &story, lines);
     story.collective = collectives::judge([&Evidence::of(&findings, None, &story.ranks)]);
@@ -142,6 +148,17 @@ pub fn tell(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Analysis {
         collectives::mark(&mut findings, collective);
     }
     Analysis { findings, story }
+}
+
+/// How the run went on after what it survived.
+fn tell_onward(findings: &[Finding], story: &mut Story, steps: &Steps<'_>) {
+    let mut last = None;
+    for group in story.groups.iter_mut().filter(|group| group.went_on || group.outcome == Outcome::Recovered) {
+        let Some(line) = group.members.last().map(|&member| findings[member].span.end_line) else { continue };
+        group.next_step = next_step(steps, line);
+        last = last.max(Some(line));
+    }
+    story.finished = last.filter(|_| story.root.is_none()).and_then(|line| finished(steps.lines, line, steps.count()));
 }
 
 /// The ranks of the run, read where something went wrong.
@@ -212,6 +229,21 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
             }
         }
     }
+}
+
+/// Is a group one event, told on several lines close together?
+pub fn is_told_at_once(analysis: &Analysis, group: &Group) -> bool {
+    groups::is_told_at_once(group, &analysis.findings)
+}
+
+/// Does a finding stand above the root cause without being the line of another rank, or one about a peer, that was only
+/// printed earlier? Such a finding did not follow from it: it led to it, or announced it.
+pub fn precedes_root(analysis: &Analysis, index: usize) -> bool {
+    let Some(root) = analysis.story.root.map(|root| &analysis.findings[root]) else { return false };
+    let finding = &analysis.findings[index];
+    let other_rank = finding.rank.is_some() && root.rank.is_some() && finding.rank != root.rank;
+    let of_peers = finding.kind == Kind::Nccl && root.kind != Kind::Nccl;
+    finding.span.line < root.span.line && !other_rank && !of_peers
 }
 
 /// Findings whose line range covers this line.

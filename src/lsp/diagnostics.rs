@@ -17,15 +17,19 @@ use super::state::Job;
 use super::state::runs::{Others, Place};
 use crate::explain;
 use crate::explain::texts::{Language, fill};
+use crate::log::finding::Span;
 use crate::log::rules::Rules;
+use crate::log::story::precedes_root;
 use crate::log::vocabulary::{Kind, Role, Severity};
 use crate::log::{Analysis, Finding};
-use crate::text::Lines;
+use crate::text::{Lines, floor_border};
 
 /// Where the pages of the built-in rules can be read.
 const PAGES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/src/log/rules/");
 /// The name under which an editor lists the marks.
 pub const SOURCE: &str = "trainwreck";
+/// Bytes of a line that are underlined where no message says how many.
+const MOST_MARKED: usize = 120;
 /// How many lines that only followed the root cause lists.
 const MOST_FOLLOWED: usize = 20;
 /// How many of its like a mark lists.
@@ -42,6 +46,9 @@ pub fn build(job: &Job, analysis: &Analysis, others: &Others) -> (Vec<usize>, Di
     // The mark that counts the rest takes the last place; with a single place the root cause has it.
     let kept = if shown.len() > most { (most - 1).max(1) } else { shown.len() };
     let mut marks: Diagnostics = shown[..kept].iter().map(|&i| scene.mark(i)).collect();
+    if kept == shown.len() && kept < most {
+        marks.extend(scene.divergence());
+    }
     if kept < shown.len() && kept < most {
         marks.push(scene.rest(shown[kept], shown.len() - kept, most));
     }
@@ -106,6 +113,12 @@ impl Loudness {
     }
 }
 
+/// The rank of a finding in front of its message, where the message does not begin with it.
+fn of_rank(finding: &Finding) -> String {
+    let unnamed = finding.rank.filter(|_| !explain::post_mortem::names_rank(&finding.message));
+    unnamed.map(|rank| format!("rank {rank}: ")).unwrap_or_default()
+}
+
 struct Scene<'a> {
     uri: &'a DocumentUri,
     rope: &'a Rope,
@@ -137,6 +150,24 @@ impl Scene<'_> {
         }
     }
 
+    /// The line from which the run diverged: nothing was wrong with it but its number, so that no finding marks it.
+    fn divergence(&self) -> Option<Diagnostic> {
+        let onset = self.analysis.story.onset.filter(|onset| self.shown.contains(&onset.finding))?;
+        let (line, message) = (onset.divergence?.line, explain::divergence_message(self.analysis)?);
+        let text = Lines::line(self.rope, line);
+        let start = text.len() - text.trim_start().len();
+        let span = Span { line, start, end_line: line, end: floor_border(&text, text.trim_end().len().min(start + MOST_MARKED)) };
+        Some(Diagnostic {
+            range: range(self.rope, self.facts.encoding, span),
+            severity: Some(DiagnosticSeverity::INFORMATION),
+            code: Some(NumberOrString::String(self.analysis.findings[onset.finding].rule.to_string())),
+            source: Some(SOURCE.to_owned()),
+            message,
+            related_information: self.facts.related.then(|| vec![self.place(onset.finding, "followed: ")]),
+            ..Diagnostic::default()
+        })
+    }
+
     /// What is underlined of a finding.
     fn marked(&self, finding: &Finding) -> Range {
         range(self.rope, self.facts.encoding, explain::mark(finding, &Lines::line(self.rope, finding.span.line)))
@@ -166,7 +197,8 @@ impl Scene<'_> {
             Some(root) if root == i => {
                 let shown = self.shown.iter().copied();
                 let followed = shown.filter(|&k| self.analysis.findings[k].role == Role::Consequence);
-                places.extend(followed.take(MOST_FOLLOWED).map(|k| self.place(k, "followed: ")));
+                let what = |k: usize| if precedes_root(self.analysis, k) { "before it: " } else { "followed: " };
+                places.extend(followed.take(MOST_FOLLOWED).map(|k| self.place(k, what(k))));
                 places.extend(self.others.events.iter().map(|event| self.in_another(event, self.relation(root, event))));
                 places.extend(self.more_elsewhere(root));
             }
@@ -187,7 +219,7 @@ impl Scene<'_> {
 
     fn place(&self, i: usize, what: &str) -> DiagnosticRelatedInformation {
         let finding = &self.analysis.findings[i];
-        let rank = spoken_rank(finding);
+        let rank = of_rank(finding);
         DiagnosticRelatedInformation {
             location: Location { uri: self.uri.0.clone(), range: self.marked(finding) },
             message: format!("{what}{rank}{}", finding.message),
@@ -196,7 +228,7 @@ impl Scene<'_> {
 
     fn in_another(&self, place: &Place, what: &str) -> DiagnosticRelatedInformation {
         let marked = explain::mark(&place.finding, &Lines::line(&place.rope, place.finding.span.line));
-        let rank = spoken_rank(&place.finding);
+        let rank = of_rank(&place.finding);
         DiagnosticRelatedInformation {
             location: Location { uri: place.uri.0.clone(), range: range(&place.rope, self.facts.encoding, marked) },
             message: format!("{what}{rank}{}", place.finding.message),
@@ -229,10 +261,4 @@ impl Scene<'_> {
             ..Diagnostic::default()
         }
     }
-}
-
-/// The rank of a finding whose message does not begin with it.
-fn spoken_rank(finding: &Finding) -> String {
-    let named = |rank: u32| finding.message.starts_with(&format!("Rank {rank} "));
-    finding.rank.filter(|&rank| !named(rank)).map_or_else(String::new, |rank| format!("rank {rank}: "))
 }

@@ -90,7 +90,7 @@ fn marks(problems: &[PageProblem]) -> HashMap<String, (DocumentUri, Diagnostics)
         let page = pages.entry(uri.key()).or_insert_with(|| (uri, Vec::new()));
         page.1.push(Diagnostic {
             range: Range::new(Position::new(line, 0), Position::new(line, MARKED_COLUMNS)),
-            severity: Some(DiagnosticSeverity::ERROR),
+            severity: Some(if problem.note { DiagnosticSeverity::INFORMATION } else { DiagnosticSeverity::ERROR }),
             source: Some("trainwreck".to_owned()),
             message: problem.message.clone(),
             ..Diagnostic::default()

@@ -5,6 +5,7 @@
 
 mod bfc;
 mod csv;
+mod fault_stack;
 mod memory_jump;
 mod memory_lines;
 mod memory_summary;
@@ -48,6 +49,7 @@ const READERS: &[(&str, Reader)] = &[
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
     ("traceback", traceback::read),
+    ("fault-stack", fault_stack::read),
 ];
 
 /// Is there a reader of this name?

@@ -196,15 +196,16 @@ impl Line {
 }
 
 /// A frame of a traceback.
-struct Frame {
+pub(super) struct Frame {
     /// `train.py:42 in train_step`.
-    shown: String,
+    pub(super) shown: String,
     /// Is it the user's own code?
-    is_own: bool,
+    pub(super) is_own: bool,
 }
 
 impl Frame {
-    fn new(found: &regex::Captures<'_>) -> Frame {
+    /// The frame of the captures `path`, `line` and `function`.
+    pub(super) fn new(found: &regex::Captures<'_>) -> Frame {
         let part = |name: &str| found.name(name).map_or("", |part| part.as_str());
         let path = part("path");
         let is_own = !LIBRARY.iter().any(|library| path.contains(library));

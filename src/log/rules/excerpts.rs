@@ -99,7 +99,7 @@ fn expectation(rest: &str, line: usize, page_line: usize) -> Expectation {
 /// Runs all excerpts of a page; every deviation is a problem with its line.
 pub fn check(page: &Page, rules: &Arc<Rules>) -> Vec<PageProblem> {
     let mut problems = Vec::new();
-    let mut say = |line: usize, message: String| problems.push(PageProblem { file: page.file.clone(), line, message });
+    let mut say = |line: usize, message: String| problems.push(PageProblem::mistake(page.file.clone(), line, message));
     let flagged = excerpts(page, "Flagged");
     if flagged.iter().all(|excerpt| excerpt.expected.is_empty()) {
         say(page.body_line, "no excerpt under *Flagged* expects anything".to_owned());

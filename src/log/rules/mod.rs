@@ -38,16 +38,23 @@ impl Rules {
 
     /// The built-in pages and a workspace's own, given as (file, text). A user page replaces a built-in one of its id.
     ///
-    /// Pages with a mistake are left out and reported; the rest still load.
+    /// Pages with a mistake are left out and reported; the rest still load. What replaces a built-in page is noted.
     pub fn with_user_pages(files: Vec<(String, String)>) -> (Arc<Rules>, Vec<PageProblem>) {
         let mut own: Vec<Page> = Vec::new();
         let mut problems = Vec::new();
         for (file, text) in files {
+            let id_line = text.lines().position(|line| line.trim_start().starts_with("id")).map_or(1, |at| at + 1);
             match read_user_page(&file, text) {
                 Ok(page) if own.iter().any(|p| p.front.id == page.front.id) => {
-                    problems.push(PageProblem { file, line: 1, message: format!("there is another page `{}`", page.front.id) });
+                    problems.push(PageProblem::mistake(file, id_line, format!("there is another page `{}`", page.front.id)));
                 }
-                Ok(page) => own.push(page),
+                Ok(page) => {
+                    if is_builtin(&page.front.id) {
+                        let message = format!("this page replaces the built-in page `{}`", page.front.id);
+                        problems.push(PageProblem { note: true, ..PageProblem::mistake(file, id_line, message) });
+                    }
+                    own.push(page);
+                }
                 Err(found) => problems.extend(found),
             }
         }
@@ -103,6 +110,12 @@ impl Rules {
         found.dedup();
         found
     }
+}
+
+/// Is there a built-in page of this id?
+pub fn is_builtin(id: &str) -> bool {
+    let name = |file: &'static str| file.rsplit('/').next().and_then(|name| name.strip_suffix(".md"));
+    BUILTIN_PAGES.iter().any(|&(file, _)| name(file) == Some(id))
 }
 
 fn builtin_pages() -> impl Iterator<Item = Page> {

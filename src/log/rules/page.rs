@@ -21,7 +21,7 @@ const MOST_ANCHORS: usize = 120;
 /// Compiled size of one pattern at most, in bytes.
 const MOST_PATTERN_SIZE: usize = 4 << 20;
 
-/// A mistake in a page.
+/// A mistake in a page, or what is to be known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageProblem {
     /// The page's file, as it was given.
@@ -30,6 +30,15 @@ pub struct PageProblem {
     pub line: usize,
     /// What is wrong and what is expected.
     pub message: String,
+    /// Not a mistake: the page is used, and this is to be known of it.
+    pub note: bool,
+}
+
+impl PageProblem {
+    /// A mistake on a line, counted from 1.
+    pub fn mistake(file: impl Into<String>, line: usize, message: impl Into<String>) -> PageProblem {
+        PageProblem { file: file.into(), line, message: message.into(), note: false }
+    }
 }
 
 impl std::fmt::Display for PageProblem {
@@ -141,7 +150,7 @@ impl Page {
     /// # Errors
     /// The first mistake, with its line.
     pub fn parse(file: &str, text: Cow<'static, str>) -> Result<Page, PageProblem> {
-        let problem = |line: usize, message: String| PageProblem { file: file.to_owned(), line, message };
+        let problem = |line: usize, message: String| PageProblem::mistake(file, line, message);
         let (open, front_text, close) =
             split_front(&text).ok_or_else(|| problem(1, "the page must begin with front matter between two `+++` lines".to_owned()))?;
         let front: Front = toml::from_str(front_text).map_err(|e| {
@@ -220,7 +229,7 @@ impl Page {
     pub fn verify(&self, text: &str) -> Result<(), Vec<PageProblem>> {
         let mut problems = Vec::new();
         let line_of = |what: &str| text.find(what).map_or(1, |at| text[..at].matches('\n').count() + 1);
-        let mut say = |line, message| problems.push(PageProblem { file: self.file.clone(), line, message });
+        let mut say = |line, message| problems.push(PageProblem::mistake(self.file.clone(), line, message));
         for pattern in self.front.patterns.iter().chain(&self.front.unless) {
             if let Err(e) = compile(pattern) {
                 say(line_of(pattern), mistake::of_pattern(pattern, &e));

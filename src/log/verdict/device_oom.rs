@@ -9,6 +9,7 @@
 //! honestly full. Numbers that contradict each other are
 //! named and nothing is derived from them.
 
+use super::holders::{Holder, listed};
 use crate::log::finding::Number;
 use crate::log::vocabulary::Cause;
 
@@ -56,10 +57,32 @@ pub struct DeviceOom {
     pub non_pytorch: Option<u64>,
     /// What the rest of the card holds.
     pub others: Option<Others>,
+    /// Processes that the message lists and that are not this one, the largest first.
+    pub holders: Vec<Holder>,
     /// The limit set below the card.
     pub limit: Option<u64>,
+    /// Is it the wording of releases before 2.1, which have no expandable segments?
+    pub old_wording: bool,
     /// What does not add up; nothing is derived then.
     pub contradictions: Vec<Contradiction>,
+}
+
+impl DeviceOom {
+    /// The one other process that the message names; nothing where there are several.
+    pub fn holder(&self) -> Option<(u64, u64)> {
+        let [only] = self.holders.as_slice() else { return None };
+        Some((only.pid?, only.bytes))
+    }
+
+    /// Does the message say anything of what the card held?
+    pub fn has_account(&self) -> bool {
+        self.free.is_some() || self.allocated.is_some() || self.reserved.is_some()
+    }
+
+    /// Could the idle reserve hold the request, were it in one piece? The one place that decides what is said of it.
+    pub fn idle_could_hold_it(&self) -> bool {
+        self.contradictions.is_empty() && self.unused.zip(self.tried).is_some_and(|(unused, tried)| unused >= tried)
+    }
 }
 
 /// Memory outside this process's allocator.
@@ -98,6 +121,7 @@ pub fn judge(numbers: &[Number], texts: &[(String, String)]) -> Option<DeviceOom
         return None;
     }
     let mut oom = DeviceOom { tried, total, free: get("free"), allocated: get("allocated"), limit: get("limit"), ..DeviceOom::default() };
+    oom.old_wording = get("reserved").is_some();
     let unused = get("reserved_unallocated");
     // torch 1.0 to 1.3 print `cached`; captured logs show the cache beside the live blocks, not around them.
     let beside = get("cached").filter(|&cached| oom.allocated.is_some_and(|allocated| cached < allocated));
@@ -106,7 +130,11 @@ pub fn judge(numbers: &[Number], texts: &[(String, String)]) -> Option<DeviceOom
     oom.unused = unused.or_else(|| oom.reserved?.checked_sub(oom.allocated?));
     oom.contradictions = contradictions(&oom, get("process_in_use"));
     if oom.contradictions.is_empty() {
-        add_others(&mut oom, get("process_in_use"), get("other_processes_in_use"));
+        let pid = numbers.iter().find(|n| n.name == "other_pid").map(|n| n.value.as_f64() as u64);
+        let first = get("other_processes_in_use").map(|bytes| Holder { pid, bytes });
+        oom.holders = first.into_iter().chain(listed(texts)).collect();
+        oom.holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        add_others(&mut oom, get("process_in_use"));
     }
     oom.cause = cause(&oom, texts);
     oom.device = texts.iter().find(|(name, _)| name == "device").map(|(_, device)| device.clone());
@@ -139,7 +167,7 @@ fn contradictions(oom: &DeviceOom, process: Option<u64>) -> Vec<Contradiction> {
 }
 
 /// Who holds the rest of the card: total - free - this process.
-fn add_others(oom: &mut DeviceOom, process: Option<u64>, listed: Option<u64>) {
+fn add_others(oom: &mut DeviceOom, process: Option<u64>) {
     let (Some(total), Some(free)) = (oom.total, oom.free) else { return };
     let used = total.saturating_sub(free);
     if let Some(process) = process {
@@ -148,15 +176,16 @@ fn add_others(oom: &mut DeviceOom, process: Option<u64>, listed: Option<u64>) {
         return;
     }
     let Some(reserved) = oom.reserved else { return };
-    // In a container the process cannot find itself in NVML's list: a single entry of its own size is itself.
-    let listed_is_own =
-        listed.is_some_and(|bytes| bytes.saturating_add(ROUNDING) >= reserved && bytes.saturating_sub(reserved) <= CONTEXT_BYTES);
-    match listed {
-        Some(own) if listed_is_own => {
+    // In a container the process cannot find itself in NVML's list: the entry nearest to its own size is itself.
+    let is_own = |bytes: u64| bytes.saturating_add(ROUNDING) >= reserved && bytes.saturating_sub(reserved) <= CONTEXT_BYTES;
+    let candidates = oom.holders.iter().enumerate().filter(|(_, holder)| is_own(holder.bytes));
+    match candidates.min_by_key(|(_, holder)| holder.bytes.abs_diff(reserved)).map(|(nth, _)| nth) {
+        Some(nth) => {
+            let own = oom.holders.remove(nth).bytes;
             oom.non_pytorch = Some(own.saturating_sub(reserved));
             oom.others = Some(Others { bytes: used.saturating_sub(own.max(reserved)), with_own_context: false });
         }
-        _ => oom.others = Some(Others { bytes: used.saturating_sub(reserved), with_own_context: true }),
+        None => oom.others = Some(Others { bytes: used.saturating_sub(reserved), with_own_context: true }),
     }
 }
 
@@ -197,6 +226,7 @@ fn cause(oom: &DeviceOom, texts: &[(String, String)]) -> Cause {
     }
     match oom.free {
         Some(free) if free > tried && share(free) >= SPARE_SHARE => unexplained(tried, free),
+        None if !oom.has_account() => Cause::Unknown,
         _ => Cause::DeviceFull,
     }
 }
@@ -250,6 +280,8 @@ mod tests {
         assert_eq!(new("98 MiB", "4 GiB", "2.86 GiB", "1.1 GiB", "254 MiB", "97 MiB"), Cause::MemoryLimit);
         assert_eq!(new("2 MiB", "288 GiB", "203 GiB", "84 GiB", "68 GiB", "15 GiB"), Cause::Unknown);
         assert_eq!(new("1 GiB", "24 GiB", "3 GiB", "20.9 GiB", "19 GiB", "1 GiB"), Cause::Unknown);
+        let short = account(&[("tried", "20 MiB"), ("total", "10.76 GiB")]);
+        assert_eq!(short.cause, Cause::Unknown, "nothing says that the card is full");
         assert_eq!(new("32 MiB", "4 GiB", "41 MiB", "3.94 GiB", "3.6 GiB", "2 MiB"), Cause::DeviceFull);
     }
 
@@ -265,6 +297,34 @@ mod tests {
         ]);
         assert_eq!(oom.cause, Cause::DeviceFull);
         assert!(!oom.others.unwrap().with_own_context);
+    }
+
+    #[test]
+    fn who_holds_the_card_is_named_and_oneself_is_not_among_them() {
+        let account = |list: &str| {
+            let size = |name: &str, text: &str| Number {
+                name: name.to_owned(),
+                value: units::read(text, Some(Unit::Size)).unwrap().0,
+                unit: Unit::Size,
+                text: text.to_owned(),
+                span: None,
+            };
+            let numbers = [
+                size("tried", "224 MiB"),
+                size("total", "23.64 GiB"),
+                size("free", "18.88 MiB"),
+                size("allocated", "3.01 GiB"),
+                size("reserved_unallocated", "60.10 MiB"),
+            ];
+            judge(&numbers, &[("processes".to_owned(), list.to_owned())]).unwrap()
+        };
+        let gib = |x: f64| (x * f64::from(1 << 30)) as u64;
+        let oom = account(" Process 4411 has 20.10 GiB memory in use. Process 9921 has 3.50 GiB memory in use.");
+        assert_eq!(oom.holders, [Holder { pid: Some(4411), bytes: gib(20.10) }]);
+        assert!(oom.others.is_some_and(|others| !others.with_own_context && others.bytes.abs_diff(gib(20.12)) < ROUNDING));
+        // Without an entry of its size nothing tells it from the others.
+        let oom = account("Process4411has20.10GiBmemoryinuse.");
+        assert_eq!((oom.holders.len(), oom.others.map(|others| others.with_own_context)), (1, Some(true)));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! behind it. Words are made elsewhere (`explain`).
 
 pub mod device_oom;
+pub mod holders;
 pub mod memory_series;
 pub mod serving;
 pub mod tensor_shape;
@@ -12,6 +13,7 @@ pub use device_oom::DeviceOom;
 pub use tensor_shape::TensorShape;
 
 use super::finding::Number;
+use super::units::{self, Unit, Value};
 use super::vocabulary::Cause;
 
 /// The verdicts that pages may name.
@@ -35,6 +37,8 @@ pub const PLACEHOLDERS: &[&str] = &[
     "gpu",
     "total",
     "others",
+    "holder_pid",
+    "holder_in_use",
 ];
 
 /// What the numbers of a finding add up to.
@@ -54,6 +58,12 @@ pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], 
     match name {
         "device-oom" => {
             let verdict = device_oom::judge(numbers, texts)?;
+            let largest = verdict.holders.first().and_then(|holder| Some((holder.pid?, holder.bytes)));
+            if let Some((pid, bytes)) = largest.filter(|_| verdict.cause == Cause::OtherProcess) {
+                let value = Value::Int(i64::try_from(pid).unwrap_or(i64::MAX));
+                numbers.push(computed("holder_pid", value, Unit::Count, pid.to_string()));
+                numbers.push(computed("holder_in_use", Value::Bytes(bytes), Unit::Bytes, units::binary(bytes)));
+            }
             let cause = if verdict.cause == Cause::Unknown { page_cause } else { verdict.cause };
             Some((cause, Some(Verdict::DeviceOom(verdict))))
         }
@@ -85,4 +95,9 @@ pub fn judge(name: &str, numbers: &mut Vec<Number>, texts: &[(String, String)], 
         "startup-memory" => Some((serving::startup_memory(numbers)?, None)),
         _ => None,
     }
+}
+
+/// A number that no message prints.
+fn computed(name: &str, value: Value, unit: Unit, text: String) -> Number {
+    Number { name: name.to_owned(), value, unit, text, span: None }
 }
