@@ -9,6 +9,7 @@ mod fit_json;
 mod fit_table;
 mod github;
 pub mod gpus;
+mod joined;
 pub mod json;
 mod json_text;
 pub mod jsonl;
