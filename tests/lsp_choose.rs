@@ -108,3 +108,17 @@ fn the_catalogue_is_listed_and_nonsense_is_refused() {
     }
     assert_eq!(client.shut_down(), Some(0));
 }
+
+#[test]
+fn an_argument_that_is_no_text_is_refused() {
+    let (mut client, _) = Client::with(refreshing(), json!({}));
+    client.open(FILE, "json", LLAMA);
+    for arguments in [json!([5]), json!([null]), json!([{}]), json!([[]])] {
+        for command in ["trainwreck.chooseGpu", "trainwreck.chooseTask"] {
+            let id = client.ask("workspace/executeCommand", json!({"command": command, "arguments": arguments}));
+            let error = client.answer(id)["error"].clone();
+            assert_eq!(error["code"], -32602, "{error}");
+            assert!(error["message"].as_str().unwrap().contains("a name is wanted"), "{error}");
+        }
+    }
+}
