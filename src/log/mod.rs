@@ -14,6 +14,7 @@ pub mod memory;
 mod outcome;
 pub mod progress;
 pub mod ranks;
+mod recent;
 pub mod record;
 mod related;
 mod root;

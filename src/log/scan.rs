@@ -3,11 +3,12 @@
 //! The matches of a line depend on that line, [`LOOK_BACK`] lines above and [`LOOK_AHEAD`] below, and on nothing else, so
 //! that a text scanned in pieces gives what it gives at once.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use regex::{Captures, Regex};
 
 use super::finding::Span;
+use super::recent::Recent;
 use super::record::{self, Prefix, Record};
 use super::rules::page::MOST_CONTINUATION;
 use super::rules::{Page, Rules};
@@ -72,12 +73,22 @@ pub struct Capture {
 pub fn scan(text: &str, lines: &StrLines<'_>, rules: &Rules, keep_going: &dyn Fn() -> bool) -> Option<Vec<Match>> {
     let mut out = Vec::new();
     let Some(gate) = rules.gate() else { return Some(out) };
+    let recent = RefCell::new(Recent::new(MOST_WRAPPED_BYTES));
     let (mut at, mut line, mut since) = (0, 0, 0);
     while at < text.len() {
         let Some(hit) = gate.find(aho_corasick::Input::new(text).span(at..text.len())) else { break };
         line = lines.line_at(hit.start(), line);
-        Reader { lines, rules, line, above: OnceCell::new(), first_match: Cell::new(0), near: OnceCell::new(), below: OnceCell::new() }
-            .read(&mut out);
+        Reader {
+            lines,
+            rules,
+            line,
+            recent: &recent,
+            above: OnceCell::new(),
+            first_match: Cell::new(0),
+            near: OnceCell::new(),
+            below: OnceCell::new(),
+        }
+        .read(&mut out);
         at = lines.start(line + 1);
         since += 1;
         if since % PATIENCE == 0 && !keep_going() {
@@ -92,6 +103,7 @@ struct Reader<'a> {
     lines: &'a StrLines<'a>,
     rules: &'a Rules,
     line: usize,
+    recent: &'a RefCell<Recent>,
     above: OnceCell<Vec<Record>>,
     /// Matches found before the segment at hand.
     first_match: Cell<usize>,
@@ -317,7 +329,7 @@ impl Reader<'_> {
 
     /// A neighbouring line: what is seen of it last, when it has carriage returns.
     fn neighbour(&self, i: usize) -> Record {
-        record::last(self.lines.get(i), MOST_WRAPPED_BYTES)
+        Record::clone(&self.recent.borrow_mut().line(self.lines, i))
     }
 }
 

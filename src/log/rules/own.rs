@@ -7,7 +7,7 @@ use crate::text::is_unseen;
 
 /// Compiled sizes that are tried one after the other, in bytes; the one that suffices is paid. The last is the most that
 /// a pattern may take.
-const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const SIZES: [usize; 4] = [8 << 10, 32 << 10, 256 << 10, 1 << 20];
 /// Compiled size of all patterns of all own pages, in bytes.
 const ALL_PATTERNS: usize = 16 << 20;
 /// What a class of characters costs, in bytes; where case is ignored it has to be folded.
