@@ -1,7 +1,7 @@
 //! What a hostile log, file name, page or input can do to who reads it: nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test may fail that way
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -206,6 +206,23 @@ fn what_never_ends_is_refused() {
         assert!(began.elapsed() < Duration::from_secs(20), "{args:?}");
         assert!(out.status.code() == Some(2) && text(&out.stderr).contains(why), "{args:?} {out:?}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_without_another_end_is_told_and_read_when_it_has_one() {
+    let folder = Folder::new("pipe");
+    let pipe = folder.0.join("run.log");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trainwreck"));
+    let mut child =
+        command.args(["check", pipe.to_str().unwrap()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    std::io::BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("run.log: nobody writes into this pipe yet"), "{said}");
+    std::fs::write(&pipe, format!("{OOM}\n")).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.code() == Some(1) && text(&out.stdout).contains("cuda-oom"), "{out:?}");
 }
 
 #[test]

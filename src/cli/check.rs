@@ -271,7 +271,7 @@ fn learn(inputs: &[Input]) -> Redactor {
             continue;
         }
         // What cannot be read is reported when it is its turn.
-        if let Ok(content) = input::log(path) {
+        if let Ok(content) = input::log(path, &|| {}) {
             redactor.learn(&content);
         }
     }
@@ -288,7 +288,9 @@ fn read(named: &Input) -> Result<Option<String>, String> {
     let name = named.name();
     let outcome = match &named.path {
         None => input::log_from(std::io::stdin().lock(), input::MOST_PIPE),
-        Some(path) => input::log(path),
+        Some(path) => input::log(path, &|| {
+            Complaints::default().say(&format!("{name}: nobody writes into this pipe yet; waiting for its other end"));
+        }),
     };
     match outcome {
         Ok(content) => Ok(Some(content)),
