@@ -7,9 +7,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use pulldown_cmark::{Event, Options, Parser, Tag};
-use trainwreck::explain;
+use trainwreck::explain::{self, post_mortem};
 use trainwreck::log::analyze;
-use trainwreck::log::rules::Rules;
+use trainwreck::log::rules::{Rules, excerpts};
 use trainwreck::text::is_unseen;
 
 const OOM: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.52 GiB of which 1.12 GiB is free.";
@@ -52,12 +52,14 @@ fn live(markdown: &str) -> Vec<String> {
     let mut words = String::new();
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
         match event {
+            // The line break in a cell is ours.
+            Event::InlineHtml(tag) if &*tag == "<br>" => words.push(' '),
             Event::Html(_) | Event::InlineHtml(_) | Event::Start(Tag::Image { .. } | Tag::Link { .. }) => found.push(format!("{event:?}")),
             Event::Text(text) => words.push_str(&text),
             _ => words.push(' '),
         }
     }
-    let is_live = |word: &&str| ["@ops", "://", "a@b", "#12"].iter().any(|live| word.contains(live));
+    let is_live = |word: &&str| ["@ops", "//e.f", "a@b", "#12"].iter().any(|live| word.contains(live));
     found.extend(words.split_whitespace().filter(is_live).map(str::to_owned));
     found
 }
@@ -130,6 +132,68 @@ fn no_output_holds_what_a_terminal_acts_on() {
         quiet(&out);
         assert!(out.status.code() == Some(2) && out.stderr.len() < 1200, "{}", out.stderr.len());
     }
+}
+
+/// A text whose words behind a mark, up to one of these ends, are put in place by `new`; no change where there are none.
+fn replaced(text: &str, mark: &str, ends: &[char], new: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(mark) {
+        let start = at + mark.len();
+        let end = rest[start..].find(ends).map_or(rest.len(), |end| start + end);
+        out.push_str(&rest[..start]);
+        let is_word = rest[start..].starts_with(|c: char| c.is_ascii_alphabetic() || c == '/') && !rest[start..end].contains('\n');
+        if is_word {
+            out.push_str(new);
+            rest = &rest[end..];
+        } else {
+            rest = &rest[start..];
+        }
+    }
+    (!out.is_empty()).then(|| out + rest)
+}
+
+#[test]
+fn no_free_place_of_any_message_is_live_in_a_hover() {
+    let rules = Rules::builtin();
+    let marks: [(&str, &[char]); 7] = [
+        ("'", &['\'']),
+        ("\"", &['"']),
+        ("=", &[' ', ',', '\n', ')']),
+        (": ", &['\n', ',']),
+        ("(", &[')']),
+        ("/", &['\n', ' ', '"']),
+        ("<", &['>']),
+    ];
+    let hostile = ["`<img src=x>``@ops", "<img src=x>", "[a](command:b)\u{202e}", "![i](https://e.f/g)"];
+    let mut seen = 0;
+    for page in rules.pages() {
+        for excerpt in excerpts::excerpts(page, "Flagged") {
+            for (mark, ends) in marks {
+                for new in hostile {
+                    let Some(text) = replaced(&excerpt.text, mark, ends, new) else { continue };
+                    let analysis = analyze(&text, &rules);
+                    for (index, finding) in analysis.findings.iter().enumerate() {
+                        let numbers = finding.numbers.iter().filter_map(|number| number.span);
+                        for span in numbers.chain([finding.span]) {
+                            let Some(hover) = explain::hover(&analysis, &rules, span.line, span.start, &|_| None) else { continue };
+                            seen += 1;
+                            assert_eq!(live(&hover.markdown), Vec::<String>::new(), "{text}\n{}", hover.markdown);
+                            assert!(!hover.markdown.contains('\u{202e}'), "{}", hover.markdown);
+                        }
+                        let rows = post_mortem::rows(
+                            &[post_mortem::Part { name: None, rank: None, analysis: &analysis, lines: None }],
+                            Some((0, index)),
+                            &rules,
+                        );
+                        let markdown = post_mortem::markdown(&rows, &[]);
+                        assert_eq!(live(&markdown), Vec::<String>::new(), "{text}\n{markdown}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(seen > 1000, "{seen}");
 }
 
 fn page(id: &str, patterns: &str, prose: &str) -> String {

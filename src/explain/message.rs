@@ -62,7 +62,7 @@ fn other_ranks(analysis: &Analysis, finding: &Finding, group: &Group, language: 
     let collective = analysis.story.waited_in().filter(|collective| collective.waiting().len() > 1);
     let silent = match collective {
         Some(collective) if finding.text("op").is_some() => {
-            if let Some(calls) = different_calls(collective, language) {
+            if let Some(calls) = different_calls(collective, &str::to_owned, language) {
                 return Some(fill(language, "collective.different", &[("calls", calls)]));
             }
             collective.missing.clone()

@@ -65,8 +65,7 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
         && (finding.number("seq").is_some() || finding.number("last_enqueued").is_some())
         && let Some(collective) = story.waited_in()
     {
-        // They name operations as the log does.
-        out.extend(collective_sentences(collective, language).iter().map(|said| markdown::quoted(said)));
+        out.extend(collective_sentences(collective, &markdown::escape, language));
     }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {
