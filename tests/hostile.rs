@@ -174,6 +174,7 @@ fn no_free_place_of_any_message_is_live_in_a_hover() {
                     let Some(text) = replaced(&excerpt.text, mark, ends, new) else { continue };
                     let analysis = analyze(&text, &rules);
                     for (index, finding) in analysis.findings.iter().enumerate() {
+                        assert!(!explain::diagnostic_message(&analysis, index).contains(is_unseen), "{text}");
                         let numbers = finding.numbers.iter().filter_map(|number| number.span);
                         for span in numbers.chain([finding.span]) {
                             let Some(hover) = explain::hover(&analysis, &rules, span.line, span.start, &|_| None) else { continue };

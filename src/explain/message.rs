@@ -7,18 +7,19 @@ use crate::log::story::Group;
 use crate::log::verdict::Verdict;
 use crate::log::vocabulary::{Cause, Kind, Role};
 use crate::log::{Analysis, Finding};
+use crate::text::visible;
 
 /// Ranks that must report a timeout before the silence of another one says something.
 const LEAST_REPORTERS: usize = 3;
 
 /// The text of a diagnostic: the facts first, because some editors show nothing else; then its place in the story.
 pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
-    say(analysis, index, true)
+    visible(&say(analysis, index, true))
 }
 
 /// The same where the comparison of the ranks stands beside it.
 pub fn headline(analysis: &Analysis, index: usize) -> String {
-    say(analysis, index, false)
+    visible(&say(analysis, index, false))
 }
 
 fn say(analysis: &Analysis, index: usize, with_ranks: bool) -> String {
