@@ -13,6 +13,9 @@ use crate::log::rules::{PageProblem, Rules};
 /// The largest user page that is read, in bytes.
 const MOST_PAGE_BYTES: u64 = 1 << 20;
 
+/// Bytes of all user pages that are read together.
+const MOST_ALL_BYTES: u64 = 4 << 20;
+
 /// Pages of one workspace that are read at most.
 const MOST_PAGES: usize = 256;
 
@@ -23,6 +26,7 @@ pub const USER_RULES: &str = ".trainwreck/rules";
 pub fn load_rules(workspaces: &[PathBuf]) -> (Arc<Rules>, Vec<PageProblem>) {
     let mut files = Vec::new();
     let mut problems = Vec::new();
+    let mut left = MOST_ALL_BYTES;
     for workspace in workspaces {
         let Ok(entries) = std::fs::read_dir(workspace.join(USER_RULES)) else { continue };
         let mut found: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -35,8 +39,11 @@ pub fn load_rules(workspaces: &[PathBuf]) -> (Arc<Rules>, Vec<PageProblem>) {
         }
         for file in found {
             let name = file.to_string_lossy().into_owned();
-            match read_page(&file) {
-                Ok(text) => files.push((name, text)),
+            match read_page(&file, left) {
+                Ok(text) => {
+                    left -= text.len() as u64;
+                    files.push((name, text));
+                }
                 Err(message) => problems.push(PageProblem::mistake(name, 1, message)),
             }
         }
@@ -46,7 +53,8 @@ pub fn load_rules(workspaces: &[PathBuf]) -> (Arc<Rules>, Vec<PageProblem>) {
     (rules, problems)
 }
 
-fn read_page(file: &Path) -> Result<String, String> {
+/// The text of a page, of at most `left` bytes.
+fn read_page(file: &Path, left: u64) -> Result<String, String> {
     let problem = |e: std::io::Error| format!("cannot be read: {e}");
     let data = std::fs::metadata(file).map_err(problem)?;
     // A pipe would wait for ever and a device never end.
@@ -54,7 +62,10 @@ fn read_page(file: &Path) -> Result<String, String> {
         return Err("is no file".to_owned());
     }
     let mut text = String::new();
-    std::fs::File::open(file).map_err(problem)?.take(MOST_PAGE_BYTES + 1).read_to_string(&mut text).map_err(problem)?;
+    std::fs::File::open(file).map_err(problem)?.take(MOST_PAGE_BYTES.min(left) + 1).read_to_string(&mut text).map_err(problem)?;
+    if text.len() as u64 > left {
+        return Err(format!("the pages have more than {MOST_ALL_BYTES} bytes together; this one is left out"));
+    }
     if text.len() as u64 > MOST_PAGE_BYTES {
         return Err(format!("the page has more than {MOST_PAGE_BYTES} bytes"));
     }

@@ -48,12 +48,15 @@ fn a_choice_given_as_an_argument_changes_the_lenses() {
     let (title, command) = &over[3];
     assert!(title.contains(" of 23.52 GiB on rtx-4090 · fits, ") && command == "trainwreck.chooseGpu", "{over:?}");
     assert!(over[5].0.contains("full fine-tuning") && over[5].0.contains("does not fit, "), "{over:?}");
-    execute(&mut client, "trainwreck.chooseTask", json!(["qlora"]));
+    execute(&mut client, "trainwreck.chooseTask", json!(["lora"]));
     let over = lenses(&mut client);
     assert!(
-        over[3].0.starts_with("QLoRA, 2,048 tokens · ") && over[4].0.starts_with("would fit with gradient checkpointing: "),
+        over[3].0.starts_with("LoRA, 2,048 tokens · ") && over[4].0.starts_with("would fit with gradient checkpointing: "),
         "{over:?}"
     );
+    execute(&mut client, "trainwreck.chooseTask", json!(["qlora"]));
+    let over = lenses(&mut client);
+    assert!(over[3].0.starts_with("QLoRA, 2,048 tokens · ") && over[3].0.contains(" · fits, "), "{over:?}");
     execute(&mut client, "trainwreck.chooseGpu", json!(["none"]));
     execute(&mut client, "trainwreck.chooseTask", json!(["all"]));
     assert!(lenses(&mut client)[3].0.ends_with("fits 24 GB cards and larger"));
@@ -107,4 +110,18 @@ fn the_catalogue_is_listed_and_nonsense_is_refused() {
         assert!(client.answer(id)["error"]["code"].as_i64().unwrap() < 0, "{command}");
     }
     assert_eq!(client.shut_down(), Some(0));
+}
+
+#[test]
+fn an_argument_that_is_no_text_is_refused() {
+    let (mut client, _) = Client::with(refreshing(), json!({}));
+    client.open(FILE, "json", LLAMA);
+    for arguments in [json!([5]), json!([null]), json!([{}]), json!([[]])] {
+        for command in ["trainwreck.chooseGpu", "trainwreck.chooseTask"] {
+            let id = client.ask("workspace/executeCommand", json!({"command": command, "arguments": arguments}));
+            let error = client.answer(id)["error"].clone();
+            assert_eq!(error["code"], -32602, "{error}");
+            assert!(error["message"].as_str().unwrap().contains("a name is wanted"), "{error}");
+        }
+    }
 }

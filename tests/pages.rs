@@ -12,7 +12,7 @@ fn every_page_is_well_formed() {
     let mut problems = Vec::new();
     for (file, text) in BUILTIN_PAGES {
         match Page::parse(file, Cow::Borrowed(text)) {
-            Ok(page) => problems.extend(page.verify(text).err().unwrap_or_default()),
+            Ok(page) => problems.extend(page.verify(text, None).err().unwrap_or_default()),
             Err(problem) => problems.push(problem),
         }
     }

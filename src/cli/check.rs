@@ -106,15 +106,19 @@ struct Complaints {
 }
 
 impl Complaints {
-    fn say(&mut self, message: &str) {
-        let masked = self.redactor.as_ref().map_or(Cow::Borrowed(message), |redactor| Cow::Owned(redactor.names.apply(message)));
-        let _ = writeln!(anstream::stderr(), "trainwreck: {}", super::complaint(&masked));
+    fn say(&self, message: &str) {
+        say(message, self.redactor.as_ref());
     }
 
     fn fail(&mut self, message: &str) {
         self.failed = true;
         self.say(message);
     }
+}
+
+fn say(message: &str, redactor: Option<&Learned>) {
+    let masked = redactor.map_or(Cow::Borrowed(message), |redactor| Cow::Owned(redactor.names.apply(message)));
+    let _ = writeln!(anstream::stderr(), "trainwreck: {}", super::complaint(&masked));
 }
 
 /// A thing to read.
@@ -240,7 +244,7 @@ fn each<I: Sync, O: Send>(items: &[I], threads: usize, work: &(dyn Fn(&I) -> O +
 
 /// Reads and analyses one file, alone or `in_run` with others. `Ok(None)`: met in a folder, and no log.
 fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Learned>) -> Result<Option<Loaded>, String> {
-    let Some(mut content) = read(input)? else { return Ok(None) };
+    let Some(mut content) = read(input, redactor)? else { return Ok(None) };
     let mut name = input.name();
     let rank = run::membership(&name).and_then(|run| run.rank);
     let is_document = sniff::is_document(head(&content));
@@ -288,7 +292,7 @@ fn learn(inputs: &[Input]) -> Learned {
             continue;
         }
         // What cannot be read is reported when it is its turn.
-        if let Ok(content) = input::log(path) {
+        if let Ok(content) = input::log(path, &|| {}) {
             learned.names.learn(&content);
             learned.lengths.insert(path.to_owned(), content.len());
         }
@@ -302,11 +306,13 @@ fn head(content: &str) -> &str {
 }
 
 /// The text of an input; `Ok(None)` for a binary file met in a folder.
-fn read(named: &Input) -> Result<Option<String>, String> {
+fn read(named: &Input, redactor: Option<&Learned>) -> Result<Option<String>, String> {
     let name = named.name();
     let outcome = match &named.path {
         None => input::log_from(std::io::stdin().lock(), input::MOST_PIPE),
-        Some(path) => input::log(path),
+        Some(path) => input::log(path, &|| {
+            say(&format!("{name}: nobody writes into this pipe yet; waiting for its other end"), redactor);
+        }),
     };
     match outcome {
         Ok(content) => Ok(Some(content)),

@@ -109,7 +109,7 @@ pub fn run(args: &FitArgs) -> Outcome {
 /// The card of which a log gives the total.
 fn seen_in(log: &Path) -> Result<Vec<Card>, String> {
     let name = log.display();
-    let text = input::log(log).map_err(|unread| match unread {
+    let text = input::log(log, &|| {}).map_err(|unread| match unread {
         Unread::Binary => format!("--log {name}: not a text file"),
         Unread::Because(why) => format!("--log {name}: {why}"),
     })?;

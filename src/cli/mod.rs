@@ -9,6 +9,7 @@ mod fit_json;
 mod fit_table;
 mod github;
 pub mod gpus;
+mod joined;
 pub mod json;
 mod json_text;
 pub mod jsonl;
@@ -21,13 +22,13 @@ pub mod shared;
 pub mod story;
 pub mod text;
 
-use crate::text::is_unseen;
+use crate::text::visible;
 
 /// Text of strangers for a terminal: control characters and those that turn the direction of writing are replaced.
 ///
 /// Line feeds stay, since reports have several lines.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c != '\n' && is_unseen(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    visible(text)
 }
 
 /// The same on one line.

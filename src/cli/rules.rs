@@ -53,7 +53,7 @@ pub fn list(args: &RulesArgs) -> anyhow::Result<i32> {
     let wanted = args.filter.as_deref().unwrap_or_default().to_lowercase();
     let mut out = anstream::stdout().lock();
     if args.test {
-        let own: Vec<_> = rules.pages().iter().filter(|page| page.file.contains(files::USER_RULES)).collect();
+        let own: Vec<_> = rules.pages().iter().filter(|page| page.own).collect();
         let folder = workspace(&args.workspace).join(files::USER_RULES);
         if own.is_empty() && problems.is_empty() {
             let folder = super::complaint(&folder.to_string_lossy());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::{Value as Json, json};
 
-use super::jsonl::Joined;
+use super::joined::Joined;
 use super::report::run_name;
 use super::shared::Output;
 use super::{complaint, json, json_text, markdown, post_mortem, printable_line};
@@ -86,6 +86,9 @@ pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
     }
     if joined.findings == 0 && trouble.malformed > 0 {
         return Ok(2);
+    }
+    if joined.left_out > 0 {
+        say(&fill(Language::English, "story.left-out", &[("count", joined.left_out.to_string())]));
     }
     let mut out = std::io::BufWriter::new(anstream::stdout());
     match write(args, joined, trouble.malformed, &rules, &mut out).and_then(|found| out.flush().map(|()| found)) {

@@ -8,18 +8,19 @@ use crate::log::story::{Group, is_told_at_once, precedes_root};
 use crate::log::verdict::Verdict;
 use crate::log::vocabulary::{Cause, Kind, Role};
 use crate::log::{Analysis, Finding};
+use crate::text::visible;
 
 /// Ranks that must report a timeout before the silence of another one says something.
 const LEAST_REPORTERS: usize = 3;
 
 /// The text of a diagnostic: the facts first, because some editors show nothing else; then its place in the story.
 pub fn diagnostic_message(analysis: &Analysis, index: usize) -> String {
-    say(analysis, index, true)
+    visible(&say(analysis, index, true))
 }
 
 /// The same where the comparison of the ranks stands beside it.
 pub fn headline(analysis: &Analysis, index: usize) -> String {
-    say(analysis, index, false)
+    visible(&say(analysis, index, false))
 }
 
 fn say(analysis: &Analysis, index: usize, with_ranks: bool) -> String {
@@ -95,7 +96,7 @@ fn other_ranks(analysis: &Analysis, finding: &Finding, group: &Group, language: 
     let collective = analysis.story.waited_in().filter(|collective| collective.waiting().len() > 1);
     let silent = match collective {
         Some(collective) if finding.text("op").is_some() => {
-            if let Some(calls) = different_calls(collective, language) {
+            if let Some(calls) = different_calls(collective, &str::to_owned, language) {
                 return Some(fill(language, "collective.different", &[("calls", calls)]));
             }
             [collective.missing.clone(), collective.absent.clone()].concat()

@@ -96,8 +96,7 @@ pub(super) fn in_the_story(analysis: &Analysis, index: usize, language: Language
         && let Some(collective) = story.waited_in()
     {
         let told = collective.missing_for(finding).is_some();
-        // They name operations as the log does.
-        out.extend(collective_sentences(collective, told, language).iter().map(|said| markdown::quoted(said)));
+        out.extend(collective_sentences(collective, told, &markdown::escape, language));
     }
     if let Some(onset) = story.onset.filter(|onset| group.members.contains(&onset.finding)) {
         match (onset.last_finite_step, onset.last_finite_line) {

@@ -79,7 +79,7 @@ pub fn rows(parts: &[Part<'_>], root: Option<(usize, usize)>, rules: &Rules) -> 
     // It is the same in all of them.
     if let Some(collective) = parts.first().and_then(|part| part.analysis.story.waited_in()) {
         let told = root.is_some_and(|(part, index)| collective.missing_for(&parts[part].analysis.findings[index]).is_some());
-        let ranks = sentences::collective_sentences(collective, told, language);
+        let ranks = sentences::collective_sentences(collective, told, &str::to_owned, language);
         if !ranks.is_empty() {
             out.push(row("post.ranks", ranks));
         }

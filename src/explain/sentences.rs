@@ -12,14 +12,14 @@ use crate::log::units;
 const MOST_CALLS: usize = 3;
 
 /// What the ranks did at the collective that timed out; nothing where it says no more than the timeout itself. `told`:
-/// who is missing was said already.
-pub(super) fn collective_sentences(collective: &Collective, told: bool, language: Language) -> Vec<String> {
+/// who is missing was said already. An operation is named as the log does; its name passes through `name`.
+pub(super) fn collective_sentences(collective: &Collective, told: bool, name: &dyn Fn(&str) -> String, language: Language) -> Vec<String> {
     let mut out = Vec::new();
     let seq = ("seq", collective.seq.to_string());
     let waiting = collective.waiting();
-    let op = collective.calls.first().and_then(|(call, _)| call.op.clone());
+    let op = collective.calls.first().and_then(|(call, _)| call.op.as_deref().map(name));
     let op = ("op", op.unwrap_or_else(|| text(language, "collective.some").to_owned()));
-    if let Some(calls) = different_calls(collective, language) {
+    if let Some(calls) = different_calls(collective, name, language) {
         out.push(fill(language, "collective.desync", &[seq.clone(), ("calls", calls)]));
     }
     if !collective.missing.is_empty() && !told {
@@ -64,10 +64,10 @@ pub(super) fn progress_sentence(finding: &Finding, language: Language) -> Option
     Some(fill(language, key, &[("next", completed.saturating_add(1).to_string()), ("last", enqueued.to_string())]))
 }
 
-/// What the ranks called when they were not in the same collective.
-pub(super) fn different_calls(collective: &Collective, language: Language) -> Option<String> {
+/// What the ranks called when they were not in the same collective; the name of an operation passes through `name`.
+pub(super) fn different_calls(collective: &Collective, name: &dyn Fn(&str) -> String, language: Language) -> Option<String> {
     let call = |(call, ranks): &(Call, Vec<u32>)| {
-        let op = call.op.clone().unwrap_or_else(|| text(language, "collective.some").to_owned());
+        let op = call.op.as_deref().map(name).unwrap_or_else(|| text(language, "collective.some").to_owned());
         let values =
             [("op", op), ("ranks", named(ranks, false, language)), ("numel", units::grouped(call.numel.map_or(0, |n| n.0.unsigned_abs())))];
         fill(language, if call.numel.is_some() { "collective.call-size" } else { "collective.call" }, &values)

@@ -5,6 +5,8 @@
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 use super::{Binary, decode, is_binary};
 
@@ -17,6 +19,9 @@ const MOST_CONFIG: u64 = 64 << 20;
 /// The beginning of a log by which a binary file is known, in bytes.
 const HEAD: u64 = 64 << 10;
 
+/// How long a pipe may stay without another end before that is said.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Why there is no text.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unread {
@@ -26,11 +31,11 @@ pub enum Unread {
     Because(String),
 }
 
-/// The text of a log.
+/// The text of a log. `waiting` is called when nobody has opened the other end of a pipe yet: that may take for ever.
 ///
 /// # Errors
 /// When it cannot be read, is longer than the bound, or is no log by its kind.
-pub fn log(path: &Path) -> Result<String, Unread> {
+pub fn log(path: &Path, waiting: &dyn Fn()) -> Result<String, Unread> {
     let data = std::fs::metadata(path).map_err(unreadable)?;
     let most = if data.is_file() { MOST_LOG } else { MOST_PIPE };
     if data.is_dir() {
@@ -42,7 +47,19 @@ pub fn log(path: &Path) -> Result<String, Unread> {
     if data.len() > most {
         return Err(too_long(most));
     }
-    log_from(File::open(path).map_err(unreadable)?, most)
+    let file = if data.is_file() { File::open(path) } else { open_pipe(path, waiting) };
+    log_from(file.map_err(unreadable)?, most)
+}
+
+/// Opening a pipe waits for the other end.
+fn open_pipe(path: &Path, waiting: &dyn Fn()) -> std::io::Result<File> {
+    let (opened, outcome) = mpsc::channel();
+    let path = path.to_owned();
+    std::thread::spawn(move || opened.send(File::open(path)));
+    outcome.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+        waiting();
+        outcome.recv().unwrap_or_else(|e| Err(std::io::Error::other(e)))
+    })
 }
 
 /// The text of a log that comes through a pipe or a file, up to a bound.
@@ -62,16 +79,17 @@ pub fn log_from(mut input: impl Read, most: u64) -> Result<String, Unread> {
     decode(bytes).map_err(|Binary| Unread::Binary)
 }
 
-/// The text of a config that was named.
+/// The text of a config that was named: a regular file, or a pipe that the shell handed over.
 ///
 /// # Errors
-/// In words, when it is no regular file, too large, or cannot be read.
+/// In words, when it is something else, too large, or cannot be read.
 pub fn config(path: &Path) -> Result<String, String> {
     let unreadable = |e: std::io::Error| format!("cannot be read: {e}");
     let data = std::fs::metadata(path).map_err(unreadable)?;
-    // A pipe may wait for ever and a device never end.
-    if !data.is_file() {
-        return Err("cannot be read: a config is a regular file, no folder, pipe or device".to_owned());
+    // A named pipe may wait for ever and a device never end; a pipe that is open already has another end.
+    let is_open = ["/dev/fd", "/dev/stdin", "/proc/self/fd"].iter().any(|place| path.starts_with(place)) && is_pipe(&data);
+    if !data.is_file() && !is_open {
+        return Err("cannot be read: a config is a regular file, no folder, named pipe or device".to_owned());
     }
     let mut text = String::new();
     File::open(path).map_err(unreadable)?.take(MOST_CONFIG + 1).read_to_string(&mut text).map_err(unreadable)?;
@@ -131,7 +149,7 @@ mod tests {
     #[test]
     fn devices_and_folders_are_refused() {
         for path in ["/dev/zero", "/dev/full", "/"] {
-            assert!(matches!(log(Path::new(path)), Err(Unread::Because(_))), "{path}");
+            assert!(matches!(log(Path::new(path), &|| {}), Err(Unread::Because(_))), "{path}");
             assert!(config(Path::new(path)).is_err(), "{path}");
         }
     }
@@ -140,9 +158,9 @@ mod tests {
     fn a_sparse_file_is_known_by_its_head_and_an_endless_one_by_its_length() {
         let path = std::env::temp_dir().join(format!("trainwreck-sparse-{}.log", std::process::id()));
         File::create(&path).and_then(|file| file.set_len(3 << 30)).unwrap();
-        assert_eq!(log(&path), Err(Unread::Binary));
+        assert_eq!(log(&path, &|| {}), Err(Unread::Binary));
         File::create(&path).and_then(|file| file.set_len(MOST_LOG + 1)).unwrap();
-        assert_eq!(log(&path), Err(too_long(MOST_LOG)));
+        assert_eq!(log(&path, &|| {}), Err(too_long(MOST_LOG)));
         assert!(config(&path).is_err());
         std::fs::remove_file(&path).unwrap();
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::blocks;
 use super::finding::{Finding, Number};
+use super::recent::Recent;
 use super::rules::{Page, Rules, page};
 use super::scan::Match;
 use super::units::{self, Unit, Value};
@@ -54,7 +55,8 @@ const FRAME: &str = "frame";
 
 /// The findings of all matches of a text, in line order. Roles and severities are still the pages' own.
 pub fn findings(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Vec<Finding> {
-    let built = resolve(matches, rules).into_iter().filter_map(|m| Some((is_fallback(m, rules), build(m, rules, lines)?)));
+    let mut recent = blocks::recent();
+    let built = resolve(matches, rules).into_iter().filter_map(|m| Some((is_fallback(m, rules), build(m, rules, lines, &mut recent)?)));
     let (fallback, mut own): (Vec<_>, Vec<_>) = built.partition(|(is_fallback, _)| *is_fallback);
     if fallback.is_empty() {
         return own.into_iter().map(|(_, finding)| finding).collect();
@@ -107,7 +109,7 @@ fn resolve<'m>(matches: &'m [Match], rules: &Rules) -> Vec<&'m Match> {
 }
 
 /// The finding of a match; `None` when its page's verdict finds nothing in it.
-fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
+fn build(m: &Match, rules: &Rules, lines: &dyn Lines, recent: &mut Recent) -> Option<Finding> {
     let page = &rules.pages()[m.page];
     let front = &page.front;
     let mut numbers: Vec<Number> = Vec::new();
@@ -127,7 +129,7 @@ fn build(m: &Match, rules: &Rules, lines: &dyn Lines) -> Option<Finding> {
     let mut severity = front.severity;
     let mut page_cause = front.cause;
     if let Some(name) = &front.block {
-        let block = blocks::read(name, m, lines)?;
+        let block = blocks::read(name, m, lines, recent)?;
         (span.line, span.start) = block.start.unwrap_or((span.line, span.start));
         (span.end_line, span.end) = block.end;
         numbers.extend(block.numbers);

@@ -15,6 +15,7 @@ pub mod memory;
 mod outcome;
 pub mod progress;
 pub mod ranks;
+mod recent;
 pub mod record;
 mod recovery;
 mod related;

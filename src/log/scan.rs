@@ -3,11 +3,12 @@
 //! The matches of a line depend on that line, [`LOOK_BACK`] lines above and [`LOOK_AHEAD`] below, and on nothing else, so
 //! that a text scanned in pieces gives what it gives at once.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 use regex::{Captures, Regex};
 
 use super::finding::Span;
+use super::recent::Recent;
 use super::record::{self, Prefix, Record};
 use super::rules::page::MOST_CONTINUATION;
 use super::rules::{Page, Rules};
@@ -23,7 +24,7 @@ pub const LOOK_AHEAD: usize = MOST_CONTINUATION + LOOK_BACK;
 const LONG_LINE: usize = 64 << 10;
 /// Window of a long line: bytes before and behind an anchor.
 const WINDOW: (usize, usize) = (2 << 10, 6 << 10);
-/// Windows of one line.
+/// Windows of one line that a page is looked for in.
 const MOST_WINDOWS: usize = 64;
 /// A message whose match leaves at most this many bytes of its line may have been cut inside its next clause.
 const CUT_CLAUSE: usize = 48;
@@ -72,12 +73,22 @@ pub struct Capture {
 pub fn scan(text: &str, lines: &StrLines<'_>, rules: &Rules, keep_going: &dyn Fn() -> bool) -> Option<Vec<Match>> {
     let mut out = Vec::new();
     let Some(gate) = rules.gate() else { return Some(out) };
+    let recent = RefCell::new(Recent::new(MOST_WRAPPED_BYTES));
     let (mut at, mut line, mut since) = (0, 0, 0);
     while at < text.len() {
         let Some(hit) = gate.find(aho_corasick::Input::new(text).span(at..text.len())) else { break };
         line = lines.line_at(hit.start(), line);
-        Reader { lines, rules, line, above: OnceCell::new(), first_match: Cell::new(0), near: OnceCell::new(), below: OnceCell::new() }
-            .read(&mut out);
+        Reader {
+            lines,
+            rules,
+            line,
+            recent: &recent,
+            above: OnceCell::new(),
+            first_match: Cell::new(0),
+            near: OnceCell::new(),
+            below: OnceCell::new(),
+        }
+        .read(&mut out);
         at = lines.start(line + 1);
         since += 1;
         if since % PATIENCE == 0 && !keep_going() {
@@ -92,6 +103,7 @@ struct Reader<'a> {
     lines: &'a StrLines<'a>,
     rules: &'a Rules,
     line: usize,
+    recent: &'a RefCell<Recent>,
     above: OnceCell<Vec<Record>>,
     /// Matches found before the segment at hand.
     first_match: Cell<usize>,
@@ -108,15 +120,39 @@ impl Reader<'_> {
             }
             return;
         }
-        for window in windows(raw, self.rules) {
+        self.read_long(raw, out);
+    }
+
+    /// Reads windows of a long line around its anchors. Each page has a share of its own, so that a bar that repeats one
+    /// message does not hide another one behind it. Windows do not overlap: all together are no longer than the line.
+    fn read_long(&self, raw: &str, out: &mut Vec<Match>) {
+        let Some(gate) = self.rules.gate() else { return };
+        let mut read = vec![0; self.rules.pages().len()];
+        let mut at = 0;
+        for hit in gate.find_overlapping_iter(raw) {
+            // What may hold a split anchor says its pages only when it is clean.
+            let is_spent = self.rules.page_of(&hit).is_some_and(|page| read[page] >= MOST_WINDOWS);
+            if hit.start() < at || is_spent {
+                continue;
+            }
+            let window = window(raw, hit.start()..hit.end(), at);
+            at = window.end;
             for segment in clean::segments(&raw[window.clone()], window.start) {
-                self.read_segment(segment, out);
+                let mut pages = self.rules.candidates(&segment.text);
+                pages.retain(|&page| read[page] < MOST_WINDOWS);
+                pages.iter().for_each(|&page| read[page] += 1);
+                self.read_pages(segment, pages, out);
             }
         }
     }
 
     fn read_segment(&self, segment: Segment, out: &mut Vec<Match>) {
         let pages = self.rules.candidates(&segment.text);
+        self.read_pages(segment, pages, out);
+    }
+
+    /// Reads a segment with the pages whose anchors stand in it.
+    fn read_pages(&self, segment: Segment, pages: Vec<usize>, out: &mut Vec<Match>) {
         if pages.is_empty() {
             return;
         }
@@ -293,7 +329,7 @@ impl Reader<'_> {
 
     /// A neighbouring line: what is seen of it last, when it has carriage returns.
     fn neighbour(&self, i: usize) -> Record {
-        record::last(self.lines.get(i), MOST_WRAPPED_BYTES)
+        Record::clone(&self.recent.borrow_mut().line(self.lines, i))
     }
 }
 
@@ -413,20 +449,11 @@ fn captures(pattern: &Regex, found: &Captures<'_>, joined: &Joined<'_>, place: P
         .collect()
 }
 
-/// Windows around the anchors of a long line, cut at carriage returns where one is near.
-fn windows(raw: &str, rules: &Rules) -> Vec<std::ops::Range<usize>> {
-    let mut out: Vec<std::ops::Range<usize>> = Vec::new();
-    let Some(gate) = rules.gate() else { return out };
-    let mut at = 0;
-    while at < raw.len() && out.len() < MOST_WINDOWS {
-        let Some(hit) = gate.find(aho_corasick::Input::new(raw).span(at..raw.len())) else { break };
-        let near = floor_border(raw, hit.start().saturating_sub(WINDOW.0)).max(at.min(hit.start()));
-        let far = floor_border(raw, hit.end() + WINDOW.1);
-        let start = raw[near..hit.start()].rfind('\r').map_or(near, |cr| near + cr + 1);
-        let end = raw[hit.start()..far].find('\r').map_or(far, |cr| hit.start() + cr);
-        let end = end.max(hit.end());
-        out.push(start..end);
-        at = end;
-    }
-    out
+/// The window around an anchor of a long line, not before `from`, cut at carriage returns where one is near.
+fn window(raw: &str, anchor: std::ops::Range<usize>, from: usize) -> std::ops::Range<usize> {
+    let near = floor_border(raw, anchor.start.saturating_sub(WINDOW.0)).max(from.min(anchor.start));
+    let far = floor_border(raw, anchor.end + WINDOW.1);
+    let start = raw[near..anchor.start].rfind('\r').map_or(near, |cr| near + cr + 1);
+    let end = raw[anchor.start..far].find('\r').map_or(far, |cr| anchor.start + cr);
+    start..end.max(anchor.end)
 }

@@ -37,7 +37,11 @@ const LANGUAGE: Language = Language::English;
 
 /// Runs a command.
 pub fn execute(client: &Client, state: &Arc<State>, command: &str, arguments: &[Value]) -> Result<Option<Value>> {
-    let argument = arguments.first().and_then(Value::as_str).map(str::trim);
+    let argument = match arguments.first() {
+        None => None,
+        Some(Value::String(name)) => Some(name.trim()),
+        Some(other) => return Err(Error::invalid_params(fill(LANGUAGE, "config.ask.no-name", &[("sort", sort_of(other).to_owned())]))),
+    };
     match (command, argument) {
         (LIST, _) => return Ok(Some(catalogue())),
         (GPU, Some(name)) => state.choose(gpu_choice(name).map_err(Error::invalid_params)?),
@@ -56,6 +60,18 @@ pub fn execute(client: &Client, state: &Arc<State>, command: &str, arguments: &[
         _ => return Err(Error::method_not_found()),
     }
     Ok(None)
+}
+
+/// What an argument is that is no text.
+fn sort_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
 }
 
 fn gpu_choice(name: &str) -> std::result::Result<Chosen, String> {

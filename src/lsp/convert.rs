@@ -50,6 +50,11 @@ impl DocumentUri {
         if !self.0.scheme().as_str().eq_ignore_ascii_case("file") {
             return None;
         }
+        // A file of another machine is none of ours, though its path may exist here.
+        let host = self.0.authority().map_or("", |authority| authority.host());
+        if !(host.is_empty() || host.eq_ignore_ascii_case("localhost")) {
+            return None;
+        }
         self.0.to_file_path().map(|path| path.into_owned())
     }
 }
@@ -190,5 +195,7 @@ mod tests {
         assert_eq!(name("untitled:Untitled-1"), "Untitled-1");
         assert_eq!(DocumentUri::parse("untitled:Untitled-1").unwrap().file(), None);
         assert_eq!(DocumentUri::parse("file:///a/b").unwrap().file(), Some(PathBuf::from("/a/b")));
+        assert_eq!(DocumentUri::parse("file://localhost/a/b").unwrap().file(), Some(PathBuf::from("/a/b")));
+        assert_eq!(DocumentUri::parse("file://elsewhere/etc/passwd").unwrap().file(), None);
     }
 }

@@ -30,6 +30,9 @@ const WAIT: Duration = Duration::from_secs(20);
 /// The protocol's code for "ask again".
 const SERVER_CANCELLED: i64 = -32802;
 
+/// How long the answer to `initialize` waits for the rule pages of the workspace.
+const RULES_PATIENCE: Duration = Duration::from_millis(300);
+
 /// The server behind the protocol library.
 pub struct Backend {
     client: Client,
@@ -173,7 +176,10 @@ impl LanguageServer for Backend {
     async fn initialize(&self, params: InitializeParams) -> Result<InitializeResult> {
         let facts = ClientFacts::of(&params.capabilities);
         self.user_rules.set_workspaces(folders(&params));
-        self.user_rules.load(&self.state).await;
+        // The rules of a workspace count from the first document on; many of them may come later.
+        let (rules, state) = (self.user_rules.clone(), self.state.clone());
+        let loading = tokio::spawn(async move { rules.load(&state).await });
+        let _ = tokio::time::timeout(RULES_PATIENCE, loading).await;
         if let Some(options) = &params.initialization_options {
             let settings = Settings::default().with(options);
             *self.first_settings.lock().unwrap_or_else(PoisonError::into_inner) = settings.clone();

@@ -105,6 +105,17 @@ pub fn is_unseen(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// A text with a mark in place of each unseen character. Line feeds stay, and a tab is a blank.
+pub fn visible(text: &str) -> String {
+    let seen = |c: char| match c {
+        '\n' => c,
+        '\t' => ' ',
+        c if is_unseen(c) => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
+    text.chars().map(seen).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,9 +18,11 @@ mod torchrun;
 mod traceback;
 
 use super::finding::Number;
+use super::recent::Recent;
 use super::scan::Match;
 use super::vocabulary::{Cause, Severity};
 use crate::text::Lines;
+pub use traceback::recent;
 
 /// A reader: the block at a match, or nothing.
 type Reader = fn(&Match, &dyn Lines) -> Option<Block>;
@@ -48,9 +50,12 @@ const READERS: &[(&str, Reader)] = &[
     ("orderly-stop", orderly_stop::read),
     ("bfc-message", bfc::read_message),
     ("bfc-dump", bfc::read_dump),
-    ("traceback", traceback::read),
+    (TRACEBACK, |m, lines| traceback::read(m, lines, &mut recent())),
     ("fault-stack", fault_stack::read),
 ];
+
+/// The reader that may keep the lines that it has read for the next block.
+const TRACEBACK: &str = "traceback";
 
 /// Is there a reader of this name?
 pub fn exists(name: &str) -> bool {
@@ -79,8 +84,12 @@ pub struct Block {
     pub severity: Option<Severity>,
 }
 
-/// Calls the reader of this name; `None` when there is no such reader or no such block at the match.
-pub fn read(name: &str, m: &Match, lines: &dyn Lines) -> Option<Block> {
+/// Calls the reader of this name; `None` when there is no such reader or no such block at the match. `recent` is kept from
+/// block to block of one text.
+pub fn read(name: &str, m: &Match, lines: &dyn Lines, recent: &mut Recent) -> Option<Block> {
+    if name == TRACEBACK {
+        return traceback::read(m, lines, recent);
+    }
     let (_, reader) = READERS.iter().find(|(reader, _)| *reader == name)?;
     reader(m, lines)
 }

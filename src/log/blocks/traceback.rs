@@ -6,12 +6,14 @@
 //! DataLoader workers carry over. Of an exception and its copy the inner one speaks. The native frames of crash handlers
 //! are not read.
 
+use std::rc::Rc;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 use super::Block;
-use crate::log::record::{self, Record};
+use crate::log::recent::Recent;
+use crate::log::record::Record;
 use crate::log::scan::Match;
 use crate::text::{Lines, floor_border};
 
@@ -50,16 +52,16 @@ static FORMS: LazyLock<Option<Forms>> = LazyLock::new(|| {
 
 /// Reads the traceback whose header the match is. The block is the exception line; texts: `exception` (class), `text`,
 /// and `frame`, the innermost frame of the user's own code.
-pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
+pub fn read(m: &Match, lines: &dyn Lines, recent: &mut Recent) -> Option<Block> {
     let forms = FORMS.as_ref()?;
     let first = m.span.line;
-    let header = Line::read(lines, first, false)?;
+    let header = Line::read(recent.line(lines, first), false)?;
     if header.text().contains("Exception Group Traceback") {
         // Its members have tracebacks of their own.
         return None;
     }
     let gutter = header.text().starts_with('|');
-    let header = Line::read(lines, first, gutter)?;
+    let header = Line::read(recent.line(lines, first), gutter)?;
     let boxed = header.text().starts_with('╭');
     let mut frame: Option<Frame> = None;
     let mut found = None;
@@ -68,10 +70,11 @@ pub fn read(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut closed = !boxed;
     let mut blank = 0;
     for i in first + 1..(first + 1 + MOST_LINES).min(lines.count()) {
-        let Some(line) = Line::read(lines, i, gutter) else { continue };
-        if !line.record.prefix.is_same_source(&header.record.prefix) {
+        let record = recent.line(lines, i);
+        if !record.prefix.is_same_source(&header.record.prefix) {
             continue;
         }
+        let Some(line) = Line::read(record, gutter) else { continue };
         let text = line.text();
         if text.is_empty() {
             blank += 1;
@@ -161,9 +164,14 @@ fn names_an_exception(class: &str, has_text: bool) -> bool {
     usual.iter().any(|ending| name.ends_with(ending)) || (has_text && name.starts_with(|c: char| c.is_ascii_uppercase()))
 }
 
+/// What tracebacks of one text share: where ranks are interleaved they run over the same lines.
+pub fn recent() -> Recent {
+    Recent::new(MOST_BYTES)
+}
+
 /// A line of a traceback.
 struct Line {
-    record: Record,
+    record: Rc<Record>,
     /// Bytes of the gutter that an exception group draws in front of it.
     gutter: usize,
     /// Columns of white space in front of the text.
@@ -171,9 +179,8 @@ struct Line {
 }
 
 impl Line {
-    /// Reads line `i`; `None` for a line outside the gutter where there should be one.
-    fn read(lines: &dyn Lines, i: usize, gutter: bool) -> Option<Line> {
-        let record = record::last(&lines.line(i), MOST_BYTES);
+    /// Reads a line; `None` for one outside the gutter where there should be one.
+    fn read(record: Rc<Record>, gutter: bool) -> Option<Line> {
         if !gutter {
             return Some(Line { gutter: 0, indent: record.indent, record });
         }
@@ -229,7 +236,7 @@ mod tests {
     fn block(text: &str, line: usize) -> Option<Block> {
         let span = Span { line, start: 0, end_line: line, end: 0 };
         let m = Match { page: 0, line, span, length: 0, captures: Vec::new(), prefix: Prefix::default() };
-        read(&m, &StrLines::new(text))
+        read(&m, &StrLines::new(text), &mut recent())
     }
 
     fn text_of<'b>(block: &'b Block, name: &str) -> Option<&'b str> {

@@ -1,9 +1,11 @@
 //! Mistakes in a page in the words of whoever wrote it: which key, which place of a pattern.
 
-use regex::Regex;
+use regex::RegexBuilder;
 
 /// Letters of a pattern that are quoted where it goes wrong.
 const QUOTED: usize = 16;
+/// Compiled size, in bytes, up to which a pattern is tried once more as it was written.
+const MOST_TRIED: usize = 1 << 20;
 /// Blanks before the pattern in an error of the `regex` crate (1.x).
 const REGEX_INDENT: usize = 4;
 
@@ -17,7 +19,7 @@ pub fn of_front_matter(key: &str, message: &str) -> String {
 /// What is wrong with a pattern, and where in it.
 pub fn of_pattern(pattern: &str, compiled: &regex::Error) -> String {
     // The pattern as it was written: the one that is compiled has other columns.
-    let text = Regex::new(pattern).err().map_or_else(|| compiled.to_string(), |e| e.to_string());
+    let text = RegexBuilder::new(pattern).size_limit(MOST_TRIED).build().err().map_or_else(|| compiled.to_string(), |e| e.to_string());
     let what = text.trim().lines().last().unwrap_or_default().trim_start_matches("error: ");
     let caret = text.lines().find(|line| line.trim_start().starts_with('^')).and_then(|line| line.find('^')?.checked_sub(REGEX_INDENT));
     let rest: String = pattern.chars().skip(caret.unwrap_or_default()).take(QUOTED).collect();
@@ -29,6 +31,8 @@ pub fn of_pattern(pattern: &str, compiled: &regex::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use regex::Regex;
+
     use super::*;
 
     #[test]

@@ -10,6 +10,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 pub mod excerpts;
 mod mistake;
+mod own;
 pub mod page;
 
 pub use page::{Page, PageProblem};
@@ -38,13 +39,15 @@ impl Rules {
 
     /// The built-in pages and a workspace's own, given as (file, text). A user page replaces a built-in one of its id.
     ///
-    /// Pages with a mistake are left out and reported; the rest still load. What replaces a built-in page is noted.
+    /// Pages with a mistake are left out and reported; the rest still load. What they may take together is bounded, and their
+    /// prose holds nothing that an editor would act on. What replaces a built-in page is noted.
     pub fn with_user_pages(files: Vec<(String, String)>) -> (Arc<Rules>, Vec<PageProblem>) {
         let mut own: Vec<Page> = Vec::new();
         let mut problems = Vec::new();
+        let mut budget = own::Budget::default();
         for (file, text) in files {
             let id_line = text.lines().position(|line| line.trim_start().starts_with("id")).map_or(1, |at| at + 1);
-            match read_user_page(&file, text) {
+            match read_user_page(&file, text, &mut budget) {
                 Ok(page) if own.iter().any(|p| p.front.id == page.front.id) => {
                     problems.push(PageProblem::mistake(file, id_line, format!("there is another page `{}`", page.front.id)));
                 }
@@ -98,14 +101,15 @@ impl Rules {
         self.gate.as_ref()
     }
 
+    /// The page whose anchor a hit of the gate is; none for an escape.
+    pub(crate) fn page_of(&self, hit: &aho_corasick::Match) -> Option<usize> {
+        self.page_of.get(hit.pattern().as_usize()).map(|&page| page as usize)
+    }
+
     /// The pages that may match a clean text, each once, in order.
     pub(crate) fn candidates(&self, text: &str) -> Vec<usize> {
         let Some(gate) = &self.gate else { return Vec::new() };
-        let mut found: Vec<usize> = gate
-            .find_overlapping_iter(text)
-            .filter_map(|hit| self.page_of.get(hit.pattern().as_usize()))
-            .map(|&page| page as usize)
-            .collect();
+        let mut found: Vec<usize> = gate.find_overlapping_iter(text).filter_map(|hit| self.page_of(&hit)).collect();
         found.sort_unstable();
         found.dedup();
         found
@@ -122,8 +126,12 @@ fn builtin_pages() -> impl Iterator<Item = Page> {
     BUILTIN_PAGES.iter().filter_map(|&(file, text)| Page::parse(file, Cow::Borrowed(text)).ok())
 }
 
-fn read_user_page(file: &str, text: String) -> Result<Page, Vec<PageProblem>> {
-    let page = Page::parse(file, Cow::Owned(text.clone())).map_err(|problem| vec![problem])?;
-    page.verify(&text)?;
+fn read_user_page(file: &str, text: String, budget: &mut own::Budget) -> Result<Page, Vec<PageProblem>> {
+    let mut page = Page::parse(file, Cow::Owned(text.clone())).map_err(|problem| vec![problem])?;
+    let line = || text.find("anchors").map_or(1, |at| text[..at].matches('\n').count() + 1);
+    budget.take_anchors(&page.front.anchors).map_err(|message| vec![PageProblem::mistake(file, line(), message)])?;
+    page.verify(&text, Some(budget))?;
+    page.own = true;
+    own::neutralise(&mut page);
     Ok(page)
 }

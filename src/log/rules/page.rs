@@ -8,6 +8,7 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 
 use super::mistake;
+use super::own::{self, Budget, Refused};
 use crate::log::units::Unit;
 use crate::log::vocabulary::{Cause, Confidence, Kind, Role, Severity};
 
@@ -130,6 +131,8 @@ pub struct Page {
     pub body: Cow<'static, str>,
     /// 1-based line at which the prose begins.
     pub body_line: usize,
+    /// Is it a page of a workspace? Those may take less than built-in ones.
+    pub own: bool,
     compiled: OnceLock<Compiled>,
 }
 
@@ -165,7 +168,7 @@ impl Page {
             Cow::Owned(text) => Cow::Owned(text[close..].to_owned()),
         };
         let (id, title) = (front.id.as_str().into(), front.title.as_str().into());
-        let page = Page { front, id, title, file: file.to_owned(), body, body_line, compiled: OnceLock::new() };
+        let page = Page { front, id, title, file: file.to_owned(), body, body_line, own: false, compiled: OnceLock::new() };
         let line_of = |what: &str| front_text.find(what).map_or(1, |at| open + front_text[..at].matches('\n').count());
         page.check(&line_of).map_err(|(line, message)| problem(line, message))?;
         Ok(page)
@@ -175,7 +178,9 @@ impl Page {
     pub fn compiled(&self) -> &Compiled {
         self.compiled.get_or_init(|| {
             // Both were compiled once when the page was read; a pattern that fails here is left out, not guessed at.
-            let all = |patterns: &[String]| patterns.iter().filter_map(|p| compile(p).ok()).collect::<Vec<_>>();
+            let all = |patterns: &[String]| {
+                patterns.iter().filter_map(|p| if self.own { own::compile(p) } else { compile(p) }.ok()).collect::<Vec<_>>()
+            };
             let squeezed = if self.front.wraps { self.front.patterns.iter().map(|p| squeeze(p)).collect() } else { Vec::new() };
             Compiled { patterns: all(&self.front.patterns), squeezed: all(&squeezed), unless: all(&self.front.unless) }
         })
@@ -184,6 +189,14 @@ impl Page {
     /// The text under a heading, without the heading; empty when there is none.
     pub fn section(&self, heading: &str) -> &str {
         section(&self.body, heading)
+    }
+
+    fn compiles(&self, pattern: &str) -> Result<(), Refused> {
+        compile(pattern).map_err(Refused::Wrong)?;
+        if self.front.wraps && compile(&squeeze(pattern)).is_err() {
+            return Err(Refused::Large(own::NOT_SQUEEZED.to_owned()));
+        }
+        Ok(())
     }
 
     /// Checks what the form of the front matter cannot say. Cheap: patterns are compiled only by [`Page::verify`].
@@ -222,19 +235,28 @@ impl Page {
         Ok(())
     }
 
-    /// Compiles every pattern and looks for the headings: what loading leaves for later.
+    /// Compiles every pattern and looks for the headings: what loading leaves for later. A page of a workspace pays for its
+    /// patterns.
     ///
     /// # Errors
     /// All mistakes, each with its line in the page.
-    pub fn verify(&self, text: &str) -> Result<(), Vec<PageProblem>> {
+    pub fn verify(&self, text: &str, mut budget: Option<&mut Budget>) -> Result<(), Vec<PageProblem>> {
         let mut problems = Vec::new();
         let line_of = |what: &str| text.find(what).map_or(1, |at| text[..at].matches('\n').count() + 1);
         let mut say = |line, message| problems.push(PageProblem::mistake(self.file.clone(), line, message));
         for pattern in self.front.patterns.iter().chain(&self.front.unless) {
-            if let Err(e) = compile(pattern) {
-                say(line_of(pattern), mistake::of_pattern(pattern, &e));
-            } else if self.front.wraps && compile(&squeeze(pattern)).is_err() {
-                say(line_of(pattern), "the pattern is none without its white space: no blanks in character classes".to_owned());
+            let outcome = match &mut budget {
+                Some(budget) => budget.take(pattern, self.front.wraps),
+                None => self.compiles(pattern),
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(Refused::Wrong(e)) => say(line_of(pattern), mistake::of_pattern(pattern, &e)),
+                Err(Refused::Large(why)) => say(line_of(pattern), why),
+                Err(Refused::Spent) => {
+                    say(1, Budget::spent());
+                    break;
+                }
             }
         }
         if let Some(verdict) = &self.front.verdict {
