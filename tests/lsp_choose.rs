@@ -47,7 +47,7 @@ fn a_choice_given_as_an_argument_changes_the_lenses() {
     let over = lenses(&mut client);
     let (title, command) = &over[3];
     assert!(title.contains(" of 23.52 GiB on rtx-4090 · fits, ") && command == "trainwreck.chooseGpu", "{over:?}");
-    assert!(over[5].0.contains("full fine-tuning") && over[5].0.contains("does not fit, "), "{over:?}");
+    assert!(over[6].0.contains("full fine-tuning") && over[5].0.contains("does not fit, "), "{over:?}");
     execute(&mut client, "trainwreck.chooseTask", json!(["lora"]));
     let over = lenses(&mut client);
     assert!(
@@ -80,7 +80,7 @@ fn without_an_argument_the_user_is_asked() {
     execute(&mut client, "trainwreck.chooseTask", Value::Null);
     let question = client.wait(|message| message["method"] == "window/showMessageRequest");
     client.send(json!({"id": question["id"], "result": null}));
-    assert_eq!(lenses(&mut client).len(), 8);
+    assert_eq!(lenses(&mut client).len(), 9);
     assert_eq!(client.shut_down(), Some(0));
 }
 

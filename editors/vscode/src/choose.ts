@@ -35,7 +35,7 @@ async function pickGpu(send: Send): Promise<string | undefined> {
 
 async function pickTask(): Promise<string | undefined> {
   const tasks = [
-    { label: "Inference, LoRA and full fine-tuning", id: "all" },
+    { label: "Inference, QLoRA, LoRA and full fine-tuning", id: "all" },
     { label: "Inference", id: "inference" },
     { label: "QLoRA", id: "qlora" },
     { label: "LoRA", id: "lora" },

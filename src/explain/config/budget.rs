@@ -25,9 +25,7 @@ pub struct Choice {
     pub seq: Option<u64>,
 }
 
-/// Tasks that have a line when none is chosen.
-const USUAL: [Task; 3] = [Task::Inference, Task::Lora, Task::Full];
-/// Every task, in the order of its cost.
+/// Every task, in the order of its cost; each has a line when none is chosen.
 pub const TASKS: [Task; 4] = [Task::Inference, Task::Qlora, Task::Lora, Task::Full];
 
 impl Choice {
@@ -67,7 +65,7 @@ pub fn lines(view: &View, choice: &Choice) -> Vec<String> {
     }
     match choice.task {
         Some(task) => chosen(model, choice, task),
-        None => USUAL.into_iter().filter_map(|task| usual_line(model, &setup(model, task, choice), choice.card())).collect(),
+        None => TASKS.into_iter().filter_map(|task| usual_line(model, &setup(model, task, choice), choice.card())).collect(),
     }
 }
 
@@ -192,9 +190,10 @@ mod tests {
     #[test]
     fn one_line_a_task() {
         let on = said(Some("rtx-4090"), None);
-        assert_eq!(on.len(), 3);
+        assert_eq!(on.len(), 4);
         assert!(on[0].starts_with("inference, 8,192 tokens · ") && on[0].contains(" on rtx-4090 · fits, "), "{on:?}");
-        assert!(on[2].contains("does not fit, ") && on[2].ends_with(" short"), "{on:?}");
+        assert!(on[1].starts_with("QLoRA, ") && on[1].contains(" · fits, "), "{on:?}");
+        assert!(on[3].contains("does not fit, ") && on[3].ends_with(" short"), "{on:?}");
         let classes = said(None, None);
         assert!(classes[0].ends_with("fits 24 GB cards and larger"), "{classes:?}");
         assert!(said(Some("abacus"), None)[0].contains("abacus"));
