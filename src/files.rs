@@ -119,7 +119,7 @@ pub struct Binary;
 /// The text of a log file: UTF-8, or UTF-16 with its mark (as PowerShell's `>` writes). Invalid bytes become U+FFFD.
 ///
 /// # Errors
-/// [`Binary`] when the beginning holds NUL bytes and no UTF-16 mark.
+/// [`Binary`] when the beginning holds more than a stray NUL byte and no UTF-16 mark.
 pub fn decode(bytes: Vec<u8>) -> Result<String, Binary> {
     let utf16 = |swap: bool| {
         let units = bytes[2..].chunks_exact(2).map(|pair| {
@@ -140,9 +140,17 @@ pub fn decode(bytes: Vec<u8>) -> Result<String, Binary> {
 }
 
 /// Are these bytes, or the beginning of them, no text? NUL bytes stand there, and no mark of UTF-16.
+///
+/// A log may hold single ones: PyTorch 2.1 to 2.3 print the number of the GPU in an out-of-memory message as a byte.
 fn is_binary(bytes: &[u8]) -> bool {
     let marked = matches!(bytes, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
-    !marked && memchr::memchr(0, &bytes[..bytes.len().min(8192)]).is_some()
+    let head = &bytes[..bytes.len().min(8192)];
+    let zeros = memchr::memchr_iter(0, head).count();
+    if marked || zeros == 0 {
+        return false;
+    }
+    let broken: usize = head.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
+    zeros > head.len() / 64 || broken > head.len() / 32
 }
 
 #[cfg(test)]
@@ -155,5 +163,9 @@ mod tests {
         assert_eq!(decode(vec![0xff, 0xfe, b'a', 0, b'\n', 0]), Ok("a\n".to_owned()));
         assert_eq!(decode(vec![0x7f, b'E', b'L', b'F', 0, 0]), Err(Binary));
         assert_eq!(decode(vec![0xff, 0xfe, b'a']), Ok(String::new()));
+        let line = b"CUDA out of memory. Tried to allocate 1.96 GiB. GPU \0 has a total capacity of 31.74 GiB.\n";
+        assert_eq!(decode(line.to_vec()).as_deref(), Ok(std::str::from_utf8(line).unwrap()));
+        let packed: Vec<u8> = (0u32..4096).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        assert!(packed.contains(&0) && decode(packed) == Err(Binary));
     }
 }

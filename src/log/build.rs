@@ -88,11 +88,12 @@ fn is_fallback(m: &Match, rules: &Rules) -> bool {
     rules.pages().get(m.page).is_some_and(|page| page.front.fallback)
 }
 
-/// Of matches that overlap, the longest stays; of equals, the one nearer to a cause.
+/// Of matches that overlap, the longest stays, and none of a fallback page beside another; of equals, the one nearer to a cause.
 fn resolve<'m>(matches: &'m [Match], rules: &Rules) -> Vec<&'m Match> {
     let mut sorted: Vec<&Match> = matches.iter().collect();
     sorted.sort_by_key(|m| (m.span.line, m.span.start, std::cmp::Reverse(m.length), m.page));
-    let rank = |m: &Match| (m.length, std::cmp::Reverse(rules.pages().get(m.page).map(|p| p.front.precedence)));
+    let precedence = |m: &Match| rules.pages().get(m.page).map(|page| page.front.precedence);
+    let rank = |m: &Match| (!is_fallback(m, rules), m.length, std::cmp::Reverse(precedence(m)));
     let mut kept: Vec<&Match> = Vec::with_capacity(sorted.len());
     for m in sorted {
         match kept.last() {

@@ -100,8 +100,10 @@ static PREFIXES: LazyLock<Option<Forms>> = LazyLock::new(|| {
         r"(?P<host>[A-Za-z][\w.-]*) +\| ".to_owned(),
         // Kubernetes: [pod/name/container]
         r"\[pod/(?P<host>[\w./-]+)\]\s".to_owned(),
-        // pdsh and torchrun node names with a number: node01:  worker-5:
-        r"(?P<host>(?:[a-z][a-z_]*[-.]?)+\d[\w.-]*):\s+".to_owned(),
+        // pdsh and torchrun node names with a number, or the address of the node: node01:  worker-5:  10.0.0.4:
+        r"(?P<host>(?:[a-z][a-z_]*[-.]?)+\d[\w.-]*|(?:\d{1,3}\.){3}\d{1,3}):\s+".to_owned(),
+        // Accelerate's passed-on output
+        r"std(?:err|out): ".to_owned(),
         // srun --label, and line counters that viewers put in front
         LABEL.to_owned(),
         r"\[\d{1,7}\]\s".to_owned(),
@@ -442,6 +444,9 @@ mod tests {
             ("(EngineCore_DP0 pid=12) ERROR 09-10 12:22:13 [core.py:1346] RuntimeError: x", "RuntimeError: x", None),
             ("vllm-1  | INFO 05-02 10:11:12 [utils.py:634] ok", "ok", None),
             ("node01: Killed", "Killed", None),
+            ("10.3.0.42: [rank8]: ValueError: x", "ValueError: x", Some(8)),
+            ("10.3.0.42:29500 did not answer", "10.3.0.42:29500 did not answer", None),
+            ("stderr: [rank1]: ValueError: x", "ValueError: x", Some(1)),
             ("2024-01-14T17:41:37.636863045Z stderr F Killed", "Killed", None),
             ("2024-01-14T17:41:37.636863045Z [E ProcessGroupNCCL.cpp:828] [Rank 7] W", "[Rank 7] W", None),
             ("Jan  3 10:11:12 node01 kernel: [ 12.345678] Out of memory", "Out of memory", None),

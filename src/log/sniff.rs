@@ -78,7 +78,6 @@ pub fn is_document(head: &str) -> bool {
             "try:",
             "except",
             "with ",
-            "@",
             "self.",
             "async ",
             "fn ",
@@ -94,7 +93,9 @@ pub fn is_document(head: &str) -> bool {
         ];
         // A logged dictionary ends in a brace as well, and so does a configuration printed into a log.
         let opens_block = text.ends_with('{') && !text.starts_with(['"', '\'', '{', '[']);
-        starts.iter().any(|start| text.starts_with(start)) || text.ends_with(';') || opens_block
+        // A decorator; with a blank behind the sign it is a frame of a glog stack trace.
+        let decorates = text.strip_prefix('@').is_some_and(|name| name.starts_with(|c: char| c.is_alphabetic() || c == '_'));
+        starts.iter().any(|start| text.starts_with(start)) || decorates || text.ends_with(';') || opens_block
     });
     let frames = count(&|line| line.contains("\", line "));
     // One line that ends in a brace is a message as likely as code.
@@ -122,6 +123,10 @@ mod tests {
         assert!(!is_document("[INFO] json = {\n    \"fp16\": {\n        \"enabled\": true\n    }\n}\nstep 1\n"));
         assert!(is_document("int f(int x) {\n    int y = x;\n    y += 2;\n    return y;\n}\n"));
         assert!(!is_document("RuntimeError: worker failed: {}\n"));
+        assert!(!is_document(
+            "F1129 10:15:04.766489 447 blob.cu:79] Check failed: x\n    @ 0x7f1 (unknown)\n    @ 0x7f2 net::step()\n    @ 0x7f3 main\n"
+        ));
+        assert!(is_document("@torch.no_grad()\ndef f(x):\n    return x\n"));
         assert!(!is_document(""));
         assert!(looks_like_log("/tmp/train.log", "", "step 1\n"));
         assert!(looks_like_log("slurm-123.out", "plaintext", "step 1\n"));
