@@ -99,7 +99,8 @@ fn seen(c: char) -> char {
 
 /// Would an issue tracker or an editor make a link or a mention of this word?
 fn is_live(word: &str) -> bool {
-    let number_after = |mark: &str| word.match_indices(mark).any(|(at, _)| word[at + mark.len()..].starts_with(|c: char| c.is_ascii_digit()));
+    let number_after =
+        |mark: &str| word.match_indices(mark).any(|(at, _)| word[at + mark.len()..].starts_with(|c: char| c.is_ascii_digit()));
     let lower = || word.to_ascii_lowercase();
     word.contains('@')
         || word.contains("://")
@@ -145,7 +146,10 @@ mod tests {
 
     #[test]
     fn what_a_tracker_links_is_code() {
-        assert_eq!(escape("ask @ops or a@b.c, see #12 (https://x.y/_z_|www.q.de)"), "ask `@ops` or `a@b.c,` see `#12` `(https://x.y/_z_`\\|`www.q.de)`");
+        assert_eq!(
+            escape("ask @ops or a@b.c, see #12 (https://x.y/_z_|www.q.de)"),
+            "ask `@ops` or `a@b.c,` see `#12` `(https://x.y/_z_`\\|`www.q.de)`"
+        );
         assert_eq!(escape("rank #a of #"), "rank \\#a of \\#");
     }
 
@@ -164,9 +168,7 @@ mod tests {
             match event {
                 Event::Text(text) => words.push_str(&text),
                 Event::Code(_) => words.push('\u{0}'),
-                Event::Start(
-                    Tag::Table(_) | Tag::TableHead | Tag::TableRow | Tag::TableCell | Tag::Paragraph | Tag::Strong,
-                )
+                Event::Start(Tag::Table(_) | Tag::TableHead | Tag::TableRow | Tag::TableCell | Tag::Paragraph | Tag::Strong)
                 | Event::End(_)
                 | Event::SoftBreak => words.push(' '),
                 other => found.push(format!("{other:?}")),
@@ -178,8 +180,34 @@ mod tests {
 
     fn hostile() -> impl Strategy<Value = String> {
         let piece = prop::sample::select(vec![
-            "`", "``", "```", "````", "\\", "|", "<img src=x>", "<!--", "[x](command:y)", "![a](http://b)", "@me", "#1", "a@b.c",
-            "www.x.y", "https://e.f", " ", "\n", "\n\n", "*", "_", "~~", "&lt;", "&#60;b>", "a", "\u{202e}", "\t", "- ", "GH-7",
+            "`",
+            "``",
+            "```",
+            "````",
+            "\\",
+            "|",
+            "<img src=x>",
+            "<!--",
+            "[x](command:y)",
+            "![a](http://b)",
+            "@me",
+            "#1",
+            "a@b.c",
+            "www.x.y",
+            "https://e.f",
+            " ",
+            "\n",
+            "\n\n",
+            "*",
+            "_",
+            "~~",
+            "&lt;",
+            "&#60;b>",
+            "a",
+            "\u{202e}",
+            "\t",
+            "- ",
+            "GH-7",
         ]);
         prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
     }

@@ -5,8 +5,8 @@ use super::{
     blip, bloom, codec, cohere, composite, contrastive, convnets, deberta, decilm, deepseek, deepseek_v4, detection, encoder, encoder_far,
     encoder_kin, encoder_more, encoder_sight, forms, gemma, gemma_next, gemma_vision, glm, gpt, gpt_far, griffin, hunyuan, hybrid, idefics,
     image, kimi_vision, lfm2, llama, llama_vision, llama4, llava, mamba, mimo, mixtral, olmo, omni, page_encoders, phi, qwen, qwen_next,
-    recent, recent_hybrid, seq2seq, seq2seq_far, seq2seq_more, sight_sound, speech, t5_kin, text_more, vit_more, vlm, vlm_far, vlm_more,
-    zamba2,
+    recent, recent_hybrid, remote_vlm, seq2seq, seq2seq_far, seq2seq_more, sight_sound, speech, t5_kin, text_more, vit_more, vlm, vlm_far,
+    vlm_more, zamba2,
 };
 
 /// Families that are more than one language model, by `model_type`.
@@ -218,6 +218,11 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("mllama", llama_vision::mllama),
     ("phi3_v", llava::phi3_v),
     ("qwen2_audio", vlm::whisper_audio),
+    ("qwen", remote_vlm::qwen),
+    ("chatglm", remote_vlm::chatglm),
+    ("cogvlm", remote_vlm::cogvlm),
+    ("molmo", remote_vlm::molmo),
+    ("deepseek_vl_v2", remote_vlm::deepseek_vl2),
     ("voxtral", vlm::whisper_audio),
 ];
 
@@ -236,6 +241,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("granite", llama::granite),
     ("helium", llama::helium),
     ("internlm", llama::internlm),
+    ("PanguEmbedded", llama::internlm),
     ("internlm2", llama::internlm2),
     ("internlm3", llama::internlm3),
     ("baichuan", llama::baichuan),
@@ -268,6 +274,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("gemma3_text", gemma::gemma3),
     ("vaultgemma", gemma::vaultgemma),
     ("phi", phi::phi),
+    ("mixformer-sequential", phi::phi),
     ("phi3", phi::phi3),
     ("phi3small", phi::phi3small),
     ("phimoe", phi::phimoe),

@@ -57,6 +57,7 @@ mod qwen;
 mod qwen_next;
 mod recent;
 mod recent_hybrid;
+mod remote_vlm;
 mod seq2seq;
 mod seq2seq_far;
 mod seq2seq_more;
