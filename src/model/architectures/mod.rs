@@ -51,6 +51,7 @@ mod mixers;
 mod mixtral;
 mod olmo;
 mod omni;
+mod openelm;
 mod page_encoders;
 mod phi;
 mod qwen;
@@ -73,6 +74,7 @@ mod vit_more;
 pub(crate) mod vlm;
 mod vlm_far;
 mod vlm_more;
+mod vlm_new;
 mod zamba2;
 
 use self::decoder::{Parts, Request, Task};
@@ -134,9 +136,20 @@ pub fn build(source: &Source<'_>) -> Result<Parts> {
         }
     };
     if parts.inexact.is_none() {
-        parts.inexact = classes::doubt(source).or_else(|| uneven(source, &parts));
+        parts.inexact = classes::doubt(source).or_else(|| uneven(source, &parts)).or_else(|| beside(source));
     }
     Ok(parts)
+}
+
+/// Parts that a family of language models does not have: code of its own puts them beside the model.
+const TOWERS: &str = "visual|audio|audio_config|vision_config|visual_config|vit_config|vision_tower|mm_vision_tower|mm_audio_tower|\
+    img_processor|audio_processor|embd_layer|visual_tokenizer_config|speech_config";
+
+/// A tower in the file of a plain language model.
+fn beside(source: &Source<'_>) -> Option<String> {
+    let plain = whole(source).is_none();
+    let (name, _) = source.root.node(TOWERS).filter(|_| plain)?;
+    Some(format!("`{name}` describes a part beside the language model, which is not known for `{}` and not counted", source.model_type))
 }
 
 /// Encoders whose width is not a multiple of their heads: some classes refuse them, others cut the heads short.

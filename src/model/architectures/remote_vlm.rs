@@ -20,8 +20,11 @@ fn flat(source: &Source<'_>, build: super::TextBuild) -> Result<(Parts, Stack)> 
 
 /// qwen, and Qwen-VL where the file has a part `visual`: a tower of the CLIP form and a resampler.
 pub fn qwen(source: &Source<'_>) -> Result<Parts> {
-    let (text, mut stack) = flat(source, qwen::qwen)?;
+    let (mut text, mut stack) = flat(source, qwen::qwen)?;
     let c = source.root.section("visual");
+    if !source.root.section("audio").is_empty() {
+        text.inexact = Some("`audio` describes a tower that is not known and not counted".to_owned());
+    }
     if c.is_empty() {
         return Ok(text);
     }

@@ -131,7 +131,9 @@ pub fn lighton_ocr(source: &Source<'_>) -> Result<Parts> {
 /// The tower of Segment Anything: windows in most layers, relative positions; `width` is that of its
 /// feed-forward layers where the file names none. Gives the width of its neck.
 pub(super) fn sam(stack: &mut Stack, prefix: &str, c: Section<'_>, width: u64) -> Result<u64> {
-    let t = Tower::read(c, [768, width, 12, 12, 1024, 16])?;
+    let mut t = Tower::read(c, [768, width, 12, 12, 1024, 16])?;
+    // Files of this family also hold an `intermediate_size` that no class reads.
+    t.width = c.int("mlp_dim", width)?;
     let (side, window) = (t.patches.isqrt(), c.int("window_size", 14)?);
     let global = c.ints("global_attn_indexes")?.unwrap_or_else(|| vec![2, 5, 8, 11]);
     let head = t.hidden / t.heads;
