@@ -299,6 +299,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("gpt_bigcode", gpt::gpt_bigcode),
     ("gptj", gpt::gptj),
     ("codegen", gpt::codegen),
+    ("moss", gpt::codegen),
     ("gpt_neo", gpt::gpt_neo),
     ("gpt_neox", gpt::gpt_neox),
     ("gpt_neox_japanese", gpt::gpt_neox_japanese),

@@ -1,5 +1,5 @@
-//! Models of images and text that bring their own code: Qwen-VL, GLM-4V, CogVLM, Molmo and DeepSeek-VL2 with
-//! DeepSeek-OCR. The first two carry the `model_type` of their language model.
+//! Models of images, sound and text that bring their own code: Qwen-VL, Qwen-Audio, GLM-4V, CogVLM, Molmo and DeepSeek-VL2 with
+//! DeepSeek-OCR. The first three carry the `model_type` of their language model.
 
 use super::blocks::{Attention, Block, Norm, Window, mul};
 use super::decoder::{Defaults, Dimensions, Parts, Request, Stack};
@@ -18,12 +18,13 @@ fn flat(source: &Source<'_>, build: super::TextBuild) -> Result<(Parts, Stack)> 
     Ok((parts, Stack::bare(Dimensions::default(), NO_HEAD, "", Part::Vision)))
 }
 
-/// qwen, and Qwen-VL where the file has a part `visual`: a tower of the CLIP form and a resampler.
+/// qwen; Qwen-VL where the file has a part `visual` (a tower of the CLIP form and a resampler), Qwen-Audio where it has a part `audio`.
 pub fn qwen(source: &Source<'_>) -> Result<Parts> {
-    let (mut text, mut stack) = flat(source, qwen::qwen)?;
-    let c = source.root.section("visual");
-    if !source.root.section("audio").is_empty() {
-        text.inexact = Some("`audio` describes a tower that is not known and not counted".to_owned());
+    let (text, mut stack) = flat(source, qwen::qwen)?;
+    let (c, sound) = (source.root.section("visual"), source.root.section("audio"));
+    if !sound.is_empty() {
+        qwen_audio(&mut stack, sound)?;
+        return Ok(join_parts(text, stack));
     }
     if c.is_empty() {
         return Ok(text);
@@ -53,6 +54,29 @@ pub fn qwen(source: &Source<'_>) -> Result<Parts> {
     stack.restart("transformer.visual.attn_pool", Part::Projector);
     stack.once("transformer.visual.attn_pool", pool);
     Ok(join_parts(text, stack))
+}
+
+/// The tower of Qwen-Audio: the encoder of Whisper with fixed positions, and a projection.
+fn qwen_audio(stack: &mut Stack, c: Section<'_>) -> Result<()> {
+    let (width, out) = (c.int("n_state", 1280)?, c.int("output_dim", 4096)?);
+    let layer = Block::new()
+        .layer_norm("attn_ln", width)
+        .layer_norm("mlp_ln", width)
+        .linear("attn.query", Role::Attention, width, width, true)
+        .linear("attn.key", Role::Attention, width, width, false)
+        .linear("attn.value", Role::Attention, width, width, true)
+        .linear("attn.out", Role::Attention, width, width, true)
+        .plain_mlp("mlp", width, mul(width, 4), ["0", "2"], true);
+    let edge = Block::new()
+        .conv("conv1", Role::Conv, &[width, c.int("n_mels", 80)?, 3], true)
+        .conv("conv2", Role::Conv, &[width, width, 3], true)
+        .layer_norm("ln_post", width)
+        .linear("proj", Role::Projector, out, width, true)
+        .when(c.bool("add_audio_bos_eos_token", true)?, |block| block.embedding("audio_bos_eos_token", Role::Position, 2, out));
+    stack.restart("transformer.audio.blocks.{i}", Part::Audio);
+    stack.once("transformer.audio", edge);
+    stack.layers(c.layers("n_layer", 32)?, &layer);
+    Ok(())
 }
 
 /// Width of the feed-forward layers from the ratio to the tower's width.
