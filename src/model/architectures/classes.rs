@@ -106,6 +106,7 @@ const WHOLE: &[(&str, &[&str])] = &[
     ("switch_transformers", &["EncoderModel"]),
     ("t5gemma", &["EncoderModel"]),
     ("whisper", &["ForAudioClassification"]),
+    ("speecht5", &["ForTextToSpeech", "ForSpeechToText", "ForSpeechToSpeech"]),
     ("wav2vec2", &["ForCTC", "ForPreTraining", "ForAudioFrameClassification"]),
     ("hubert", &["ForCTC"]),
     ("unispeech", &["ForCTC"]),

@@ -5,8 +5,8 @@ use super::{
     blip, bloom, codec, cohere, composite, contrastive, convnets, deberta, decilm, deepseek, deepseek_v4, detection, encoder, encoder_far,
     encoder_kin, encoder_more, encoder_sight, forms, gemma, gemma_next, gemma_vision, glm, gpt, gpt_far, griffin, hunyuan, hybrid, idefics,
     image, kimi_vision, lfm2, llama, llama_vision, llama4, llava, mamba, mimo, mixtral, olmo, omni, openelm, page_encoders, phi, qwen,
-    qwen_next, recent, recent_hybrid, remote_vlm, seq2seq, seq2seq_far, seq2seq_more, sight_sound, speech, t5_kin, text_more, vit_more,
-    vlm, vlm_far, vlm_more, vlm_new, zamba2,
+    qwen_next, recent, recent_hybrid, remote_vlm, seq2seq, seq2seq_far, seq2seq_more, sight_sound, speech, speecht5, t5_kin, text_more,
+    vit_more, vlm, vlm_far, vlm_more, vlm_new, zamba2,
 };
 
 /// Families that are more than one language model, by `model_type`.
@@ -91,6 +91,7 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("whisper", speech::whisper),
     ("wav2vec2", speech::wav2vec2),
     ("hubert", speech::wav2vec2),
+    ("speecht5", speecht5::speecht5),
     ("wavlm", speech::wav2vec2),
     ("beit", sight_sound::beit),
     ("data2vec-vision", sight_sound::beit),

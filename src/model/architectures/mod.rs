@@ -65,6 +65,7 @@ mod seq2seq_more;
 mod sight_sound;
 mod sparse;
 mod speech;
+mod speecht5;
 mod t5_kin;
 mod text_more;
 mod towers;
