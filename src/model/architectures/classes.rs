@@ -106,6 +106,7 @@ const WHOLE: &[(&str, &[&str])] = &[
     ("switch_transformers", &["EncoderModel"]),
     ("t5gemma", &["EncoderModel"]),
     ("whisper", &["ForAudioClassification"]),
+    ("speecht5", &["ForTextToSpeech", "ForSpeechToText", "ForSpeechToSpeech"]),
     ("wav2vec2", &["ForCTC", "ForPreTraining", "ForAudioFrameClassification"]),
     ("hubert", &["ForCTC"]),
     ("unispeech", &["ForCTC"]),
@@ -163,6 +164,9 @@ const STEMS: &[(&str, &str)] = &[
     ("qwen2", "gteqwen2"),
     ("bailing_moe", "bailingmoev2"),
     ("minimax_m3_vl", "minimaxm3sparse"),
+    ("minicpmv", "minicpmv"),
+    ("deepseek_vl_v2", "deepseekocr"),
+    ("deepseek_vl_v2", "deepseekocr2"),
 ];
 
 /// Why the tensors of a class are not known; none when they are.
@@ -182,10 +186,15 @@ pub fn doubt(source: &Source<'_>) -> Option<String> {
             .unwrap_or(text)
             .to_owned()
     };
-    let known = stem.is_some_and(|stem| {
-        let own = stem == family_plain || stem == short(&family_plain) || short(&stem) == short(&family_plain);
-        own || STEMS.iter().any(|(name, alias)| *name == family && (*alias == stem || *alias == plain(source.class)))
-    });
+    // A class that has no usual ending is known under its whole name only.
+    let listed = |stem: &str| STEMS.iter().any(|(name, alias)| *name == family && (*alias == stem || *alias == plain(source.class)));
+    let known = match &stem {
+        Some(stem) => {
+            let own = *stem == family_plain || *stem == short(&family_plain) || short(stem) == short(&family_plain);
+            own || listed(stem)
+        }
+        None => listed(""),
+    };
     (!known).then(|| format!("`{}` is no class that is known for `{family}`: its tensors may be more or fewer", source.class))
 }
 

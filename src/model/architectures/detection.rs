@@ -160,8 +160,12 @@ pub fn sam(source: &Source<'_>) -> Result<Parts> {
     super::vlm_more::sam(&mut stack, "vision_encoder", vision, width)?;
     let (hidden, channels) = (prompt.int("hidden_size", 256)?, prompt.int("mask_input_channels", 16)?);
     let few = channels / 4;
+    let positions = [2, vision.int("num_pos_feats", 128)?];
     let edge = Block::new()
-        .param("shared_image_embedding.positional_embedding", Role::Position, &[2, vision.int("num_pos_feats", 128)?])
+        .param("shared_image_embedding.positional_embedding", Role::Position, &positions)
+        .when(!c.bool("tie_word_embeddings", true)?, |block| {
+            block.param("prompt_encoder.shared_embedding.positional_embedding", Role::Position, &positions)
+        })
         .conv("mask_embed.conv1", Role::Conv, &[few, 1, 2, 2], true)
         .layer_norm("mask_embed.layer_norm1", few)
         .conv("mask_embed.conv2", Role::Conv, &[channels, few, 2, 2], true)

@@ -4,9 +4,9 @@ use super::{TextBuild, WholeBuild};
 use super::{
     blip, bloom, codec, cohere, composite, contrastive, convnets, deberta, decilm, deepseek, deepseek_v4, detection, encoder, encoder_far,
     encoder_kin, encoder_more, encoder_sight, forms, gemma, gemma_next, gemma_vision, glm, gpt, gpt_far, griffin, hunyuan, hybrid, idefics,
-    image, kimi_vision, lfm2, llama, llama_vision, llama4, llava, mamba, mimo, mixtral, olmo, omni, page_encoders, phi, qwen, qwen_next,
-    recent, recent_hybrid, seq2seq, seq2seq_far, seq2seq_more, sight_sound, speech, t5_kin, text_more, vit_more, vlm, vlm_far, vlm_more,
-    zamba2,
+    image, kimi_vision, lfm2, llama, llama_vision, llama4, llava, mamba, mimo, mixtral, olmo, omni, openelm, page_encoders, phi, qwen,
+    qwen_next, recent, recent_hybrid, remote_vlm, seq2seq, seq2seq_far, seq2seq_more, sight_sound, speech, speecht5, t5_kin, text_more,
+    vit_more, vlm, vlm_far, vlm_more, vlm_new, zamba2,
 };
 
 /// Families that are more than one language model, by `model_type`.
@@ -91,6 +91,7 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("whisper", speech::whisper),
     ("wav2vec2", speech::wav2vec2),
     ("hubert", speech::wav2vec2),
+    ("speecht5", speecht5::speecht5),
     ("wavlm", speech::wav2vec2),
     ("beit", sight_sound::beit),
     ("data2vec-vision", sight_sound::beit),
@@ -218,6 +219,15 @@ pub const WHOLE: &[(&str, WholeBuild)] = &[
     ("mllama", llama_vision::mllama),
     ("phi3_v", llava::phi3_v),
     ("qwen2_audio", vlm::whisper_audio),
+    ("qwen", remote_vlm::qwen),
+    ("chatglm", remote_vlm::chatglm),
+    ("cogvlm", remote_vlm::cogvlm),
+    ("exaone4_5", vlm_new::exaone45),
+    ("hunyuan_vl", vlm_new::hunyuan_vl),
+    ("phi4_multimodal", vlm_new::phi4),
+    ("phi4mm", vlm_new::phi4),
+    ("molmo", remote_vlm::molmo),
+    ("deepseek_vl_v2", remote_vlm::deepseek_vl2),
     ("voxtral", vlm::whisper_audio),
 ];
 
@@ -236,6 +246,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("granite", llama::granite),
     ("helium", llama::helium),
     ("internlm", llama::internlm),
+    ("PanguEmbedded", llama::internlm),
     ("internlm2", llama::internlm2),
     ("internlm3", llama::internlm3),
     ("baichuan", llama::baichuan),
@@ -251,6 +262,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("exaone", llama::exaone),
     ("exaone4", llama::exaone4),
     ("hunyuan_v1_dense", llama::hunyuan_dense),
+    ("hunyuan_vl_text", llama::hunyuan_vl),
     ("ernie4_5", llama::ernie4_5),
     ("bitnet", llama::bitnet),
     ("stablelm", llama::stablelm),
@@ -268,6 +280,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("gemma3_text", gemma::gemma3),
     ("vaultgemma", gemma::vaultgemma),
     ("phi", phi::phi),
+    ("mixformer-sequential", phi::phi),
     ("phi3", phi::phi3),
     ("phi3small", phi::phi3small),
     ("phimoe", phi::phimoe),
@@ -287,6 +300,7 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("gpt_bigcode", gpt::gpt_bigcode),
     ("gptj", gpt::gptj),
     ("codegen", gpt::codegen),
+    ("moss", gpt::codegen),
     ("gpt_neo", gpt::gpt_neo),
     ("gpt_neox", gpt::gpt_neox),
     ("gpt_neox_japanese", gpt::gpt_neox_japanese),
@@ -404,4 +418,5 @@ pub const TEXT: &[(&str, TextBuild)] = &[
     ("zaya", recent_hybrid::zaya),
     ("nemotron-nas", decilm::decilm),
     ("deci", decilm::decilm),
+    ("openelm", openelm::openelm),
 ];

@@ -31,9 +31,6 @@ pub fn kimi(source: &Source<'_>) -> Result<Parts> {
         .attention_named("attn", &attention, ["q_proj", "k_proj", "v_proj", "proj"])
         .plain_mlp("mlp", hidden, width, ["fc1", "fc2"], true);
     stack.layers(layers, &layer);
-    if source.model_type == "kimi_vl" {
-        stack.inexact("the tower is taken to be that of the successor of this family");
-    }
     projector(
         &mut stack,
         Block::new()

@@ -203,7 +203,16 @@ pub fn exaone(c: Section<'_>, request: Request) -> Result<Parts> {
 
 /// hunyuan_v1_dense: normalised queries and keys.
 pub fn hunyuan_dense(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([290943, 4096, 11008, 32, 32, 0, 0, 2048], false);
+    hunyuan(c, request, false)
+}
+
+/// hunyuan_vl_text: the same with a shared head.
+pub fn hunyuan_vl(c: Section<'_>, request: Request) -> Result<Parts> {
+    hunyuan(c, request, true)
+}
+
+fn hunyuan(c: Section<'_>, request: Request, tied: bool) -> Result<Parts> {
+    let default = Defaults::of([290943, 4096, 11008, 32, 32, 0, 0, 2048], tied);
     let d = Dimensions::read(c, &default)?;
     let bias = c.bool("attention_bias", false)?;
     let dense = Dense { attention: d.attention().biases(bias, bias).qk_norm(QkNorm::PerHead), ..Dense::new(&d) };

@@ -51,18 +51,21 @@ mod mixers;
 mod mixtral;
 mod olmo;
 mod omni;
+mod openelm;
 mod page_encoders;
 mod phi;
 mod qwen;
 mod qwen_next;
 mod recent;
 mod recent_hybrid;
+mod remote_vlm;
 mod seq2seq;
 mod seq2seq_far;
 mod seq2seq_more;
 mod sight_sound;
 mod sparse;
 mod speech;
+mod speecht5;
 mod t5_kin;
 mod text_more;
 mod towers;
@@ -72,6 +75,7 @@ mod vit_more;
 pub(crate) mod vlm;
 mod vlm_far;
 mod vlm_more;
+mod vlm_new;
 mod zamba2;
 
 use self::decoder::{Parts, Request, Task};
@@ -133,9 +137,20 @@ pub fn build(source: &Source<'_>) -> Result<Parts> {
         }
     };
     if parts.inexact.is_none() {
-        parts.inexact = classes::doubt(source).or_else(|| uneven(source, &parts));
+        parts.inexact = classes::doubt(source).or_else(|| uneven(source, &parts)).or_else(|| beside(source));
     }
     Ok(parts)
+}
+
+/// Parts that a family of language models does not have: code of its own puts them beside the model.
+const TOWERS: &str = "visual|audio|audio_config|vision_config|visual_config|vit_config|vision_tower|mm_vision_tower|mm_audio_tower|\
+    img_processor|audio_processor|embd_layer|visual_tokenizer_config|speech_config";
+
+/// A tower in the file of a plain language model.
+fn beside(source: &Source<'_>) -> Option<String> {
+    let plain = whole(source).is_none();
+    let (name, _) = source.root.node(TOWERS).filter(|_| plain)?;
+    Some(format!("`{name}` describes a part beside the language model, which is not known for `{}` and not counted", source.model_type))
 }
 
 /// Encoders whose width is not a multiple of their heads: some classes refuse them, others cut the heads short.

@@ -89,10 +89,10 @@ pub fn layoutlmv3(source: &Source<'_>) -> Result<Parts> {
     f.stack.once("encoder", block);
     if f.kind != Kind::Base {
         // Token classifiers of many labels have a hidden layer.
-        let deep = f.kind != Kind::Token || super::labels(c)? >= 10;
-        let question = f.kind == Kind::Question;
-        let head = task_head(c, f.kind, hidden, deep)?;
-        f.stack.once("", head.when(question, |block| block.linear("classifier.dense", Role::TaskHead, hidden, hidden, true)));
+        let many = f.kind == Kind::Token && super::labels(c)? >= 10;
+        let dense = many || f.kind == Kind::Question;
+        let head = task_head(c, f.kind, hidden, true)?;
+        f.stack.once("", head.when(dense, |block| block.linear("classifier.dense", Role::TaskHead, hidden, hidden, true)));
     }
     let unsure = f.lm();
     f.finish(false, unsure)

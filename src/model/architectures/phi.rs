@@ -30,7 +30,15 @@ pub fn phi(c: Section<'_>, request: Request) -> Result<Parts> {
 
 /// phi3 (phi-3, phi-3.5, phi-4, phi-4-mini): fused projections, a window only where the file names one.
 pub fn phi3(c: Section<'_>, request: Request) -> Result<Parts> {
-    let default = Defaults::of([32064, 3072, 8192, 32, 32, 0, 0, 4096], false);
+    phi3_of(c, request, Defaults::of([32064, 3072, 8192, 32, 32, 0, 0, 4096], false))
+}
+
+/// The language model of phi4_multimodal: other defaults.
+pub fn phi4_multimodal(c: Section<'_>, request: Request) -> Result<Parts> {
+    phi3_of(c, request, Defaults::of([200_064, 3072, 8192, 32, 32, 8, 0, 131_072], false))
+}
+
+fn phi3_of(c: Section<'_>, request: Request, default: Defaults) -> Result<Parts> {
     let d = Dimensions::read(c, &default)?;
     let windows: Vec<Window> = windows(c, d.layers, c.int_opt("sliding_window")?, |_| true);
     Dense { fused_qkv: true, mlp: Mlp::Fused, windows, ..Dense::new(&d) }.build(c, d, &default, request)

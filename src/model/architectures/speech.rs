@@ -101,6 +101,22 @@ pub fn whisper(source: &Source<'_>) -> Result<Parts> {
     Ok(parts)
 }
 
+/// Convolutions over raw sound; gives their last width too.
+pub fn raw_sound(c: Section<'_>) -> Result<(Block, u64)> {
+    let channels = c.ints("conv_dim")?.unwrap_or_else(|| vec![512; 7]);
+    let kernels = c.ints("conv_kernel")?.unwrap_or_else(|| vec![10, 3, 3, 3, 3, 2, 2]);
+    let conv_bias = c.bool("conv_bias", false)?;
+    let normed = c.str("feat_extract_norm").unwrap_or("group") == "layer";
+    let (mut front, mut input) = (Block::new(), 1);
+    for (index, (out, kernel)) in channels.iter().zip(&kernels).enumerate() {
+        let path = format!("conv_layers.{index}");
+        front = front.conv(&join(&path, "conv"), Role::Conv, &[*out, input, *kernel], conv_bias);
+        front = front.when(normed || index == 0, |block| block.layer_norm(&join(&path, "layer_norm"), *out));
+        input = *out;
+    }
+    Ok((front, input))
+}
+
 /// wav2vec2, hubert, wavlm: a convolutional front end on raw sound and a BERT-like encoder.
 pub fn wav2vec2(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
@@ -108,20 +124,9 @@ pub fn wav2vec2(source: &Source<'_>) -> Result<Parts> {
     let width = c.int("intermediate_size", 3072)?;
     let heads = c.divisor("num_attention_heads", 12)?;
     let layers = c.layers("num_hidden_layers", 12)?;
-    let channels = c.ints("conv_dim")?.unwrap_or_else(|| vec![512; 7]);
-    let kernels = c.ints("conv_kernel")?.unwrap_or_else(|| vec![10, 3, 3, 3, 3, 2, 2]);
-    let conv_bias = c.bool("conv_bias", false)?;
-    let normed = c.str("feat_extract_norm").unwrap_or("group") == "layer";
     let d = Dimensions { hidden, layers, heads, kv_heads: heads, head_dim: hidden / heads, intermediate: width, ..Dimensions::default() };
     let mut stack = Stack::bare(d, NO_HEAD, "encoder.layers.{i}", Part::Audio);
-    let mut front = Block::new();
-    let mut input = 1;
-    for (index, (out, kernel)) in channels.iter().zip(&kernels).enumerate() {
-        let path = format!("conv_layers.{index}");
-        front = front.conv(&join(&path, "conv"), Role::Conv, &[*out, input, *kernel], conv_bias);
-        front = front.when(normed || index == 0, |block| block.layer_norm(&join(&path, "layer_norm"), *out));
-        input = *out;
-    }
+    let (front, input) = raw_sound(c)?;
     stack.once("feature_extractor", front);
     let norm_first = c.bool("feat_proj_layer_norm", true)?;
     let masks = c.float("mask_time_prob", 0.05)? > 0.0 || c.float("mask_feature_prob", 0.0)? > 0.0;

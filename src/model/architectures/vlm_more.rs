@@ -19,11 +19,15 @@ fn square(block: Block, path: &str, width: u64) -> Block {
 /// The vision tower of SigLIP without its head.
 fn siglip_without_head(stack: &mut Stack, prefix: &str, c: Section<'_>, default: [u64; 6]) -> Result<Tower> {
     let t = Tower::read(c, default)?;
+    siglip_layers(stack, prefix, &t);
+    Ok(t)
+}
+
+fn siglip_layers(stack: &mut Stack, prefix: &str, t: &Tower) {
     stack.restart(&join(prefix, "encoder.layers.{i}"), Part::Vision);
     let edge = t.patch(true).embedding("position_embedding", Role::Position, t.patches, t.hidden).layer_norm("post_layernorm", t.hidden);
     stack.once(prefix, edge);
     stack.layers(t.layers, &t.layer());
-    Ok(t)
 }
 
 /// aria: SigLIP and a cross-attention to learned queries.
@@ -127,7 +131,9 @@ pub fn lighton_ocr(source: &Source<'_>) -> Result<Parts> {
 /// The tower of Segment Anything: windows in most layers, relative positions; `width` is that of its
 /// feed-forward layers where the file names none. Gives the width of its neck.
 pub(super) fn sam(stack: &mut Stack, prefix: &str, c: Section<'_>, width: u64) -> Result<u64> {
-    let t = Tower::read(c, [768, width, 12, 12, 1024, 16])?;
+    let mut t = Tower::read(c, [768, width, 12, 12, 1024, 16])?;
+    // Files of this family also hold an `intermediate_size` that no class reads.
+    t.width = c.int("mlp_dim", width)?;
     let (side, window) = (t.patches.isqrt(), c.int("window_size", 14)?);
     let global = c.ints("global_attn_indexes")?.unwrap_or_else(|| vec![2, 5, 8, 11]);
     let head = t.hidden / t.heads;
@@ -250,7 +256,7 @@ pub fn minicpmv46(source: &Source<'_>) -> Result<Parts> {
     Ok(join_parts(text, stack))
 }
 
-/// minicpmv (remote code, 2.5 and later): SigLIP without its head and a resampler with learned queries.
+/// minicpmv (remote code): SigLIP without its head and a resampler with learned queries.
 pub fn minicpmv(source: &Source<'_>) -> Result<Parts> {
     let c = source.root;
     // The language model is described by the outermost keys; its kind follows from the version.
@@ -273,22 +279,30 @@ pub fn minicpmv(source: &Source<'_>) -> Result<Parts> {
         text.inexact = text.inexact.filter(|why| !why.contains("tower"));
     }
     let image = c.section("vision_config");
-    let mut t = siglip_without_head(&mut stack, "vpm", image, [1152, 4304, 27, 16, 980, 14])?;
+    // The first two versions name their tower only, and keep positions of their own for the queries.
+    let early = version == 0.0 && image.is_empty();
+    let mut t = Tower::read(image, [1152, 4304, 27, 16, if early { 384 } else { 980 }, 14])?;
     if c.bool("drop_vision_last_layer", false)? {
         t.layers = t.layers.saturating_sub(1);
-        stack.inexact("the last layer of the tower may be left out (`drop_vision_last_layer`)");
     }
+    siglip_layers(&mut stack, "vpm", &t);
     let hidden = text.dimensions.hidden;
     stack.restart("resampler", Part::Projector);
+    let queries = c.int("query_num", 64)?;
     let block = square(Block::new(), "attn", hidden)
-        .param("query", Role::Projector, &[c.int("query_num", 64)?, hidden])
+        .param("query", Role::Projector, &[queries, hidden])
+        .when(early, |block| block.param("pos_embed", Role::Position, &[queries, hidden]))
         .linear("kv_proj", Role::Projector, hidden, t.hidden, false)
         .layer_norm("ln_q", hidden)
         .layer_norm("ln_kv", hidden)
         .layer_norm("ln_post", hidden)
         .param("proj", Role::Projector, &[hidden, hidden]);
     stack.once("resampler", block);
-    if version < 2.5 {
+    let named = c.str("vision_encoder") == Some("vit_so400m_patch14_siglip_384.webli");
+    if named && early {
+        text.inexact = text.inexact.filter(|why| !why.contains("tower"));
+    }
+    if version < 2.5 && !(named && early) {
         stack.inexact("this version of the model is not known");
     }
     Ok(join_parts(text, stack))

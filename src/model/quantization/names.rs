@@ -18,6 +18,8 @@ const MAX_FREE: usize = 256;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names {
     plain: HashSet<String>,
+    /// Single words that stood behind leading ones: a module outside the layers (`model.transformer.ff_out`).
+    outer: HashSet<String>,
     globs: Vec<String>,
     /// Globs that name a layer, by the index.
     of_layer: HashMap<String, Vec<String>>,
@@ -29,6 +31,7 @@ impl PartialEq for Names {
     fn eq(&self, other: &Self) -> bool {
         let texts = |names: &Names| names.expressions.iter().map(|one| one.as_str().to_owned()).collect::<Vec<_>>();
         self.plain == other.plain
+            && self.outer == other.outer
             && self.globs == other.globs
             && self.of_layer == other.of_layer
             && self.everything == other.everything
@@ -73,8 +76,11 @@ impl Names {
             return;
         }
         let name = strip(entry);
+        // Some classes wrap each linear layer in a module that holds it under this name.
+        let name = name.strip_suffix(".linear").unwrap_or(name);
         if !name.contains('*') {
-            self.plain.insert(name.to_owned());
+            let outer = name.len() < entry.len() && !name.contains('.');
+            if outer { &mut self.outer } else { &mut self.plain }.insert(name.to_owned());
         } else if name == "*" {
             self.everything = true;
         } else if let Some(layer) = layer_of(name) {
@@ -90,6 +96,10 @@ impl Names {
             return true;
         }
         let words = || name.split('.');
+        let outside = |word: &&str| !word.starts_with(|letter: char| letter.is_ascii_digit());
+        if words().take_while(outside).any(|word| self.outer.contains(word)) {
+            return true;
+        }
         // A name selects the module, all modules inside it, and every module that ends with it.
         let mut ends = std::iter::once(name).chain(name.match_indices('.').filter_map(|(at, _)| name.get(at + 1..)));
         let mut starts = name.match_indices('.').filter_map(|(at, _)| name.get(..at));
@@ -157,6 +167,16 @@ mod tests {
         assert!(!names.matches("layers.1.mlp.gate_proj"));
         assert!(names.matches("layers.5.mlp.gate"));
         assert!(names.matches("visual.blocks.0.attn.qkv"));
+    }
+
+    #[test]
+    fn a_word_behind_the_models_name_selects_nothing_inside_layers() {
+        let names = Names::new(["model.transformer.ff_out", "model.vision_backbone", "model.vision_tower.layers.0.mlp.up_proj.linear"]);
+        assert!(names.matches("ff_out"));
+        assert!(!names.matches("blocks.0.ff_out"));
+        assert!(names.matches("vision_backbone.image_vit.blocks.3.wq"));
+        assert!(names.matches("vision_tower.layers.0.mlp.up_proj"));
+        assert!(!names.matches("vision_tower.layers.0.mlp.down_proj"));
     }
 
     #[test]
