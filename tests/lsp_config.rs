@@ -66,7 +66,7 @@ fn a_config_has_hints_hovers_and_a_lens() {
     let over = titles(&mut client, FILE);
     assert_eq!(over[..3], ["8.03 B parameters", "weights 14.96 GiB", "KV 1 GiB at 8k context"]);
     assert!(over[3].starts_with("inference, 8,192 tokens · ") && over[3].ends_with(" · fits 24 GB cards and larger"), "{over:?}");
-    assert_eq!(over[6..], ["change GPU", "change task"]);
+    assert_eq!(over[7..], ["change GPU", "change task"]);
 
     let kv = hover(&mut client, 8, 5);
     assert!(kv.contains("32 layers × 2 (keys and values) × 8 KV heads × 128 × 2 bytes = 131,072 bytes (128 KiB)"), "{kv}");
@@ -87,7 +87,7 @@ fn while_the_json_is_broken_the_hints_stay_with_their_lines() {
     assert_eq!(client.diagnostics(FILE, 2), Vec::<Value>::new());
     let moved: Vec<(u64, String)> = owned(&SHOWN).into_iter().map(|(line, text)| (line + 1, text)).collect();
     assert_eq!(lines(&mut client, FILE), moved);
-    assert_eq!(titles(&mut client, FILE).len(), 8);
+    assert_eq!(titles(&mut client, FILE).len(), 9);
     assert_eq!(client.hover(FILE, 9, 5), Value::Null);
     // A line goes while it is still broken: its hint goes too.
     client.change(FILE, 3, json!([{"range": range((9, 0), (10, 0)), "text": ""}]));
