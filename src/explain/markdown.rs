@@ -119,7 +119,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Is a `{name}` left?
-fn has_placeholder(text: &str) -> bool {
+pub fn has_placeholder(text: &str) -> bool {
     let is_name =
         |name: &str| name.starts_with(|c: char| c.is_ascii_lowercase()) && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     text.split('{').skip(1).any(|rest| rest.split_once('}').is_some_and(|(name, _)| is_name(name)))
