@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use regex::Regex;
 
+use super::echo;
 use super::record;
 use crate::text::{Lines, clean, floor_border};
 
@@ -154,7 +155,7 @@ fn world(lines: &dyn Lines, from: usize) -> Option<u32> {
             continue;
         }
         let record = clean::segments(raw, 0).into_iter().next_back().map_or_else(record::Record::default, record::read);
-        if !record::is_quotation(&record) {
+        if !echo::is_quotation(&record) {
             read_line(&record.body.text, forms, &mut told);
         }
     }

@@ -7,6 +7,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 
 use regex::{Captures, Regex};
 
+use super::echo;
 use super::finding::Span;
 use super::recent::Recent;
 use super::record::{self, Prefix, Record};
@@ -157,24 +158,24 @@ impl Reader<'_> {
             return;
         }
         self.first_match.set(out.len());
-        let record = record::without_glued_source(record::read(segment));
+        let record = echo::without_glued_source(record::read(segment));
         let Some(messages) = clean::json_messages(&record.body) else {
             // Most lines match nothing, and reading the lines above costs more than to match.
             let before = out.len();
             self.read_record(&record, &pages, out);
-            if out.len() > before && record::is_echo(&record, self.above()) {
+            if out.len() > before && echo::is_echo(&record, self.above()) {
                 out.truncate(before);
             }
             return;
         };
         // A record of a data set: its strings are somebody's texts.
-        if record::is_quotation(&record) {
+        if echo::is_quotation(&record) {
             return;
         }
         let inner: Vec<Record> = messages
             .into_iter()
             .map(|body| {
-                let mut inner = record::without_glued_source(record::read(body));
+                let mut inner = echo::without_glued_source(record::read(body));
                 inner.prefix.rank = inner.prefix.rank.or(record.prefix.rank);
                 inner.prefix.time = inner.prefix.time.take().or_else(|| record.prefix.time.clone());
                 inner.prefix.host = inner.prefix.host.take().or_else(|| record.prefix.host.clone());
@@ -183,7 +184,7 @@ impl Reader<'_> {
             .collect();
         for (i, record) in inner.iter().enumerate() {
             let above: Vec<Record> = inner[..i].iter().rev().take(LOOK_BACK).cloned().collect();
-            if record::is_echo(record, &above) {
+            if echo::is_echo(record, &above) {
                 continue;
             }
             for &page in &pages {
@@ -271,7 +272,7 @@ impl Reader<'_> {
             let mut found = Vec::new();
             self.all_matches(index, patterns, &joined, there, &mut found);
             if let Some(mut wrapped) = found.into_iter().find(|m| m.span.end_line >= here.line) {
-                if !page.compiled().unless.iter().any(|veto| veto.is_match(&start.body.text)) && !record::is_echo(start, &above[back..]) {
+                if !page.compiled().unless.iter().any(|veto| veto.is_match(&start.body.text)) && !echo::is_echo(start, &above[back..]) {
                     wrapped.line = here.line;
                     out.push(wrapped);
                 }

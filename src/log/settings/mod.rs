@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 pub use others::{At, add_others};
 
+use super::echo;
 use super::record::{self, Record};
 use crate::text::{Lines, clean, floor_border};
 
@@ -201,7 +202,7 @@ fn read_range(lines: &dyn Lines, from: usize, to: usize, out: &mut RunSettings) 
             at = behind;
             continue;
         }
-        if !record::is_quotation(&record) {
+        if !echo::is_quotation(&record) {
             read_line(text, At::here(at), out);
         }
         at += 1;
