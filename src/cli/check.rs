@@ -17,6 +17,7 @@ use super::report::Report;
 use super::shared::Output;
 use crate::files;
 use crate::files::input::{self, Unread};
+use crate::log::record;
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part};
 use crate::log::settings::{self, RunSettings};
@@ -61,6 +62,9 @@ pub enum Format {
     /// Workflow commands that GitHub draws as annotations
     Github,
 }
+
+/// Bytes of a line in which its prefix stands.
+const MOST_PREFIX: usize = 512;
 
 /// Runs the command; returns the exit code.
 ///
@@ -171,7 +175,9 @@ fn write_all(
 ) -> std::io::Result<bool> {
     let redactor = complain.redactor.clone();
     if redactor.as_ref().is_some_and(|redactor| redactor.names.is_full()) {
-        complain.say("more names than can be kept: those met last are masked only in the paths that show them");
+        // A report that looks masked and is not would be worse than none.
+        complain.fail("more names of users, hosts or addresses than can be masked: nothing is printed; give fewer files at once");
+        return Ok(false);
     }
     let names: Vec<String> = inputs.iter().map(Input::name).collect();
     let runs = run::group(&names.iter().map(String::as_str).collect::<Vec<_>>());
@@ -256,7 +262,7 @@ fn load(input: &Input, in_run: bool, rules: &Arc<Rules>, redactor: Option<&Learn
         let is_known = input.path.as_ref().is_some_and(|path| redactor.lengths.get(path) == Some(&content.len()));
         let mut own = Cow::Borrowed(&redactor.names);
         if !is_known {
-            own.to_mut().learn(&content);
+            learn_names(own.to_mut(), &content);
         }
         (name, content) = (own.apply(&name), own.apply(&content));
     }
@@ -293,11 +299,23 @@ fn learn(inputs: &[Input]) -> Learned {
         }
         // What cannot be read is reported when it is its turn.
         if let Ok(content) = input::log(path, &|| {}) {
-            learned.names.learn(&content);
+            learn_names(&mut learned.names, &content);
             learned.lengths.insert(path.to_owned(), content.len());
         }
     }
     learned
+}
+
+/// The names that a text shows, those of hosts in front of its lines too.
+fn learn_names(names: &mut Redactor, content: &str) {
+    names.learn(content);
+    let mut last = String::new();
+    for host in content.lines().filter_map(|line| record::last(line, MOST_PREFIX).prefix.host) {
+        if host != last {
+            names.learn_host(&host);
+            last = host;
+        }
+    }
 }
 
 /// The beginning of a text, enough to tell a log from a document.

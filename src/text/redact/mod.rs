@@ -197,6 +197,15 @@ impl Redactor {
         self.is_full
     }
 
+    /// Learns a host that stands in front of its lines.
+    pub fn learn_host(&mut self, name: &str) {
+        // Names of classes and processes are no hosts.
+        if !name.contains(|c: char| c.is_uppercase()) && !is_device(name) {
+            self.finder = OnceLock::new();
+            self.host(name);
+        }
+    }
+
     fn user(&mut self, name: &str) {
         let name = trimmed(name);
         let lower = name.to_lowercase();
