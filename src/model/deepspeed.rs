@@ -33,14 +33,14 @@ pub struct DeepSpeed {
 
 /// Reads a configuration of DeepSpeed.
 pub fn read(c: Section<'_>) -> Result<DeepSpeed> {
-    let zero = c.section("zero_optimization");
+    let zero = block(c, "zero_optimization", "{\"stage\": 2}")?;
     let stage = zero.int("stage", 0)?;
     if stage > 3 {
         return Err(zero.wrong("stage", format!("must be 0 to 3, and is {stage}")));
     }
     let given = |names: &str| c.str(names) != Some("auto") && c.has(names);
     let number = |names: &str| if given(names) { c.int_opt(names) } else { Ok(None) };
-    let (bf16, fp16) = (switch(c, "bf16|bfloat16"), switch(c, "fp16"));
+    let (bf16, fp16) = (switch(c, "bf16|bfloat16")?, switch(c, "fp16")?);
     let precision_open = bf16 != Switch::On && fp16 != Switch::On && (bf16 == Switch::Auto || fp16 == Switch::Auto);
     Ok(DeepSpeed {
         stage,
@@ -68,14 +68,39 @@ enum Switch {
     Auto,
 }
 
-fn switch(c: Section<'_>, block: &str) -> Switch {
-    match c.section(block).node("enabled").map(|(_, node)| &node.value) {
-        Some(Value::Bool(true)) => Switch::On,
-        Some(Value::Integer(number)) if *number != 0 => Switch::On,
+fn switch(c: Section<'_>, names: &str) -> Result<Switch> {
+    let section = block(c, names, "{\"enabled\": true}")?;
+    Ok(match section.node("enabled").map(|(_, node)| &node.value) {
+        None => Switch::Off,
+        Some(Value::Bool(on)) => {
+            if *on {
+                Switch::On
+            } else {
+                Switch::Off
+            }
+        }
+        Some(Value::Integer(number)) if matches!(number, 0 | 1) => {
+            if *number == 1 {
+                Switch::On
+            } else {
+                Switch::Off
+            }
+        }
         Some(Value::String(word)) if word == "auto" => Switch::Auto,
-        _ => Switch::Off,
+        Some(_) => return Err(section.wrong("enabled", "must be true, false or \"auto\"".to_owned())),
+    })
+}
+
+/// A block of the file; a value that is no object is refused, not passed over.
+fn block<'a>(c: Section<'a>, names: &str, example: &str) -> Result<Section<'a>> {
+    match c.node(names) {
+        Some((_, node)) if !matches!(node.value, Value::Object(_)) => Err(c.wrong(names, format!("must be an object such as {example}"))),
+        _ => Ok(c.section(names)),
     }
 }
+
+/// Elements of the largest bucket that is planned.
+const MOST_BUCKET: u64 = 1 << 40;
 
 /// The block `zero_optimization`.
 fn sharing(zero: Section<'_>, stage: u64, accumulation: Option<u64>) -> Result<Zero> {
@@ -97,7 +122,12 @@ fn sharing(zero: Section<'_>, stage: u64, accumulation: Option<u64>) -> Result<Z
     Ok(Zero {
         optimizer: moved("offload_optimizer", "cpu_offload"),
         parameters: if stage == 3 { moved("offload_param", "cpu_offload_params") } else { Offload::None },
-        reduce_bucket: elements("reduce_bucket_size", usual.reduce_bucket)?,
+        reduce_bucket: match elements("reduce_bucket_size", usual.reduce_bucket)? {
+            Some(most) if most > MOST_BUCKET => {
+                return Err(zero.wrong("reduce_bucket_size", "is allocated at once, and no GPU holds so many elements".to_owned()));
+            }
+            size => size,
+        },
         live: elements("stage3_max_live_parameters", Some(usual.live))?.unwrap_or(usual.live),
         reuse: elements("stage3_max_reuse_distance", Some(usual.reuse))?.unwrap_or(usual.reuse),
         sub_group: elements("sub_group_size", Some(usual.sub_group))?.unwrap_or(usual.sub_group).max(1),
@@ -201,6 +231,15 @@ mod tests {
         assert_eq!((read.zero.reduce_bucket, read.zero.live, read.zero.parameters), (None, 1_000_000_000, Offload::Disk));
         let plain = told(r#"{"zero_optimization": {"stage": 2, "cpu_offload": true, "reduce_bucket_size": 2e8}}"#);
         assert_eq!((plain.zero.reduce_bucket, plain.zero.optimizer, plain.zero.overlap), (Some(200_000_000), Offload::Host, false));
+        for (key, text) in [
+            ("bf16", r#"{"bf16": true}"#),
+            ("enabled", r#"{"fp16": {"enabled": "true"}}"#),
+            ("enabled", r#"{"bf16": {"enabled": 1.0}}"#),
+            ("zero_optimization", r#"{"zero_optimization": 2}"#),
+            ("reduce_bucket_size", r#"{"zero_optimization": {"stage": 2, "reduce_bucket_size": 1e30}}"#),
+        ] {
+            assert_eq!(super::read(Section::new(&parse(text).unwrap())).unwrap_err().key, key, "{text}");
+        }
         let wrong = parse(r#"{"zero_optimization": {"stage": 3, "reduce_bucket_size": "large"}}"#).unwrap();
         assert_eq!(super::read(Section::new(&wrong)).unwrap_err().key, "reduce_bucket_size");
     }
