@@ -262,6 +262,7 @@ fn what_never_ends_is_refused() {
         (&["check", log, "--config", pipe], "regular file"),
         (&["check", log, "--config", "/dev/zero"], "regular file"),
         (&["check", "/dev/zero"], "device"),
+        (&["story", "/dev/zero"], "device"),
         (&["check", "/dev/urandom", "--redact"], "device"),
         (&["fit", log, "--log", "/dev/zero"], "device"),
     ];

@@ -16,7 +16,7 @@ use super::shared::Output;
 use super::{complaint, json, json_text, markdown, post_mortem, printable_line};
 use crate::explain::post_mortem as words;
 use crate::explain::texts::{Language, fill, text};
-use crate::files;
+use crate::files::{self, input};
 use crate::log::Finding;
 use crate::log::rules::Rules;
 use crate::log::run::{Part, Place};
@@ -72,19 +72,22 @@ pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
     }
     let mut joined = Joined::default();
     let mut trouble = Trouble::default();
-    for input in &args.inputs {
-        let name = if input == Path::new("-") { "<stdin>".to_owned() } else { input.to_string_lossy().into_owned() };
-        let outcome = if input == Path::new("-") {
-            read(&mut std::io::stdin().lock(), &name, &rules, &mut joined, &mut trouble)
+    for path in &args.inputs {
+        let name = if path == Path::new("-") { "<stdin>".to_owned() } else { path.to_string_lossy().into_owned() };
+        let unreadable = |e: std::io::Error| format!("cannot be read: {e}");
+        let outcome = if path == Path::new("-") {
+            read(&mut std::io::stdin().lock(), &name, &rules, &mut joined, &mut trouble).map_err(unreadable)
         } else {
-            std::fs::File::open(input).and_then(|file| read(&mut BufReader::new(file), &name, &rules, &mut joined, &mut trouble))
+            let waiting = || say(&format!("{name}: nobody writes into this pipe yet; waiting for its other end"));
+            input::stream(path, &waiting)
+                .and_then(|file| read(&mut BufReader::new(file), &name, &rules, &mut joined, &mut trouble).map_err(unreadable))
         };
-        if let Err(e) = outcome {
+        if let Err(why) = outcome {
             trouble.failed = true;
-            say(&format!("{name}: cannot be read: {e}"));
+            say(&format!("{name}: {why}"));
         }
     }
-    if joined.findings == 0 && trouble.malformed > 0 {
+    if joined.findings == 0 && (trouble.failed || trouble.malformed > 0) {
         return Ok(2);
     }
     if joined.left_out > 0 {

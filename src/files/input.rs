@@ -51,6 +51,22 @@ pub fn log(path: &Path, waiting: &dyn Fn()) -> Result<String, Unread> {
     log_from(file.map_err(unreadable)?, most)
 }
 
+/// A file or pipe to be read line by line, from which no bound need be kept. `waiting` as for [`log`].
+///
+/// # Errors
+/// In words, when it is a folder or a device, or cannot be opened.
+pub fn stream(path: &Path, waiting: &dyn Fn()) -> Result<File, String> {
+    let unreadable = |e: std::io::Error| format!("cannot be read: {e}");
+    let data = std::fs::metadata(path).map_err(unreadable)?;
+    if data.is_file() {
+        return File::open(path).map_err(unreadable);
+    }
+    if !is_pipe(&data) {
+        return Err("is a folder or a device; give a file, or a pipe".to_owned());
+    }
+    open_pipe(path, waiting).map_err(unreadable)
+}
+
 /// Opening a pipe waits for the other end.
 fn open_pipe(path: &Path, waiting: &dyn Fn()) -> std::io::Result<File> {
     let (opened, outcome) = mpsc::channel();
