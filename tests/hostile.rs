@@ -255,7 +255,7 @@ fn what_never_ends_is_refused() {
     let pipe = pipe.to_str().unwrap();
     let log = folder.write("run.log", format!("{OOM}\n"));
     let log = log.to_str().unwrap();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["fit", pipe], "regular file"),
         (&["fit", "/dev/zero"], "regular file"),
         (&["fit", log, "--deepspeed", pipe], "regular file"),
