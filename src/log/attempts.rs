@@ -5,7 +5,8 @@
 //! counter that merely starts again, as batches do in each epoch, is no restart.
 //!
 //! A job that Slurm takes away is put back into the queue and writes on into the same file: any sign of a start is one,
-//! and so is a second notice of another time. Steps alone are not, up to a number: a job may go on for its grace time.
+//! and so is a second notice of another time. Rising steps alone are not, up to a number: a job may go on for its grace
+//! time. A step done once more is, and so are steps that end in a memory error or in a loss that is no number.
 
 use super::finding::Finding;
 use super::progress::Steps;
@@ -37,7 +38,7 @@ const STEP_LINES: usize = 2000;
 const MOST_BYTES: usize = 1024;
 
 /// Lower-case words of a line that takes up an earlier state.
-const RESUMES: [&str; 12] = [
+const RESUMES: [&str; 13] = [
     "resuming from",
     "resuming training",
     "resume from",
@@ -49,6 +50,7 @@ const RESUMES: [&str; 12] = [
     "restored from checkpoint",
     "successfully loaded checkpoint",
     "loading the checkpoint",
+    "loading checkpoint from",
     "loaded checkpoint",
 ];
 
@@ -67,6 +69,8 @@ const STARTS: [&str; 10] = [
 ];
 /// Step lines behind a job's cancellation that are no grace time any more.
 const MOST_GRACE_STEPS: usize = 60;
+/// Step lines above a cancellation that show whether each step is written once.
+const ONCE_STEPS: usize = 16;
 /// Minutes between two notices of one cancellation, which each node writes for itself.
 const MOST_APART: i64 = 2;
 
@@ -113,6 +117,18 @@ pub fn same_failure(attempts: &[Attempt], findings: &[Finding], root: usize) -> 
     let ended: Vec<&Attempt> = attempts.iter().filter(|attempt| attempt.root.is_some_and(same)).collect();
     let steps: Vec<u64> = ended.iter().filter_map(|attempt| attempt.last_step).collect();
     (ended.len() > 1).then(|| (ended.len(), if steps.len() == ended.len() { steps } else { Vec::new() }))
+}
+
+/// Is each of the last steps of `[first, until]` written once? Not so where several ranks write.
+fn are_written_once(first: usize, until: usize, steps: &Steps<'_>) -> bool {
+    let above = (first.max(until.saturating_sub(STEP_LINES))..=until).rev();
+    let last: Vec<u64> = above.filter_map(|i| steps.at(i)?.step).take(ONCE_STEPS).collect();
+    last.len() > 1 && last.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+/// Does it fail for a reason of its own, whatever is taken down around it?
+fn fails_by_itself(finding: &Finding) -> bool {
+    finding.role == Role::RootCause && finding.severity == Severity::Error && matches!(finding.kind, Kind::Oom | Kind::Nan)
 }
 
 /// Does this line say that the run is started again?
@@ -163,8 +179,11 @@ struct Open {
     ended: bool,
     /// When a scheduler took the job away.
     taken_away: Option<String>,
-    /// Step lines behind that.
+    /// Step lines behind that, and the first of them.
     grace: usize,
+    onward: Option<usize>,
+    /// Was each step written once before?
+    once: bool,
     /// The line below its last finding.
     below: usize,
 }
@@ -179,11 +198,19 @@ impl Search<'_> {
         if let Some(open) = self.open.take_if(|open| again(open)) {
             self.starts.push(open.below);
         }
+        if fails_by_itself(finding) {
+            let onward = self.open.as_mut().and_then(|open| open.onward.take());
+            if let Some(start) = onward {
+                self.starts.push(start);
+                (self.restart, self.open) = (None, None);
+            }
+        }
         let first = self.starts.last().copied().unwrap_or(0);
         let line = finding.span.line;
         let open = self.open.get_or_insert_with(|| {
             let last_step = (line > 0).then(|| last_step(first, line - 1, self.steps)).flatten();
-            Open { last_step, resumes: None, ended: false, taken_away: None, grace: 0, below: 0 }
+            let once = now.is_some() && line > 0 && are_written_once(first, line - 1, self.steps);
+            Open { last_step, resumes: None, ended: false, taken_away: None, grace: 0, onward: None, once, below: 0 }
         });
         open.ended |= ends_the_run(finding);
         if let Some(now) = now {
@@ -226,8 +253,9 @@ impl Search<'_> {
                 }
                 continue;
             };
-            let fell = open.last_step.is_some_and(|last| step < last);
+            let fell = open.last_step.is_some_and(|last| step < last || (open.once && step == last));
             open.grace += usize::from(open.taken_away.is_some());
+            open.onward = open.onward.or(open.taken_away.is_some().then_some(i));
             if open.taken_away.is_some() && !fell && open.resumes.is_none() && open.grace < MOST_GRACE_STEPS {
                 continue;
             }
@@ -323,6 +351,26 @@ mod tests {
         let text = format!("{}{REQUEUED}{}", steps(30, 45), steps(46, 55));
         let analysis = told(&text);
         assert_eq!((analysis.story.attempts.len(), analysis.story.root), (0, Some(0)));
+    }
+
+    #[test]
+    fn steps_behind_a_requeue_may_tell_that_the_job_was_started_again() {
+        let told = |text: &str| {
+            let analysis = told(text);
+            let root = analysis.story.root.map(|root| analysis.findings[root].rule.to_string());
+            (analysis.story.attempts.len(), root.unwrap_or_default())
+        };
+        // They end in a failure of their own.
+        assert_eq!(told(&format!("{}{REQUEUED}{}{OOM}", steps(30, 45), steps(46, 49))), (2, "cuda-oom".to_owned()));
+        // The last step is done once more.
+        let exits = "srun: error: node02: task 0: Exited with exit code 1\n";
+        let fails =
+            format!("Traceback (most recent call last):\n  File \"/home/user/train.py\", line 3, in f\n    x\nKeyError: 'text'\n{exits}");
+        assert_eq!(told(&format!("{}{REQUEUED}{}{fails}", steps(30, 45), steps(45, 48))), (2, "python-exception".to_owned()));
+        // Another rank writes the same step.
+        let twice: String = (30..=45).map(|step| format!("step {step} loss 2.1\n").repeat(2)).collect();
+        let (above, below) = twice.trim_end().rsplit_once('\n').unwrap();
+        assert_eq!(told(&format!("{above}\n{REQUEUED}{below}\n")), (0, "preempted".to_owned()));
     }
 
     #[test]

@@ -114,7 +114,7 @@ pub fn waited_in(told: &[&Told]) -> Option<Arc<Collective>> {
 pub fn choose<'t>(told: &[&'t Told]) -> Option<(usize, &'t Finding)> {
     let mut best: Option<(usize, &Finding)> = None;
     for (part, finding) in told.iter().enumerate().filter_map(|(part, one)| Some((part, one.root.as_ref()?))) {
-        if best.is_none_or(|(_, now)| root::explains_better(finding, now)) {
+        if best.is_none_or(|(_, now)| root::explains_run_better(finding, now)) {
             best = Some((part, finding));
         }
     }
@@ -313,6 +313,16 @@ mod tests {
         assert_eq!((lead(0).role, lead(0).severity), (Role::Consequence, Severity::Warning));
         assert_eq!((lead(1).role, lead(1).severity, lead(1).rank), (Role::RootCause, Severity::Error, Some(3)));
         assert_eq!(parts[0].analysis.story.root, None);
+    }
+
+    #[test]
+    fn memory_in_one_file_explains_the_time_limit_in_another() {
+        let limit = "step 80 loss 2.3\nslurmstepd: error: *** STEP 9.0 ON n1 CANCELLED AT 2025-02-11T08:00:09 DUE TO TIME LIMIT ***\n";
+        let oom = "step 80 loss 2.3\nRuntimeError: CUDA error: out of memory\n";
+        for (parts, root) in [([("rank_0.log", oom), ("rank_1.log", limit)], 0), ([("rank_0.log", limit), ("rank_1.log", oom)], 1)] {
+            let mut parts = parts.map(|(name, text)| part(name, text));
+            assert_eq!(join(&mut parts).unwrap(), Place { part: root, finding: 0 });
+        }
     }
 
     #[test]

@@ -35,6 +35,9 @@ const SYMPTOMS: [&str; 17] = [
     "LocalWorkerDiedError",
 ];
 
+/// Lower-case words of an exception that a program raises when a scheduler warns it.
+const SIGNALLED: [&str; 6] = ["sigterm", "sigusr", "signal", "preempt", "interrupt", "time limit"];
+
 /// Lines below an exception that are looked through for anything but a process's last words.
 const LAST_WORDS: usize = 200;
 
@@ -67,9 +70,28 @@ pub(super) fn cause(findings: &[Finding], story: &Story, attempt: usize, root: O
 /// Is an exception the last thing that the log says?
 fn ends_with_exception(findings: &[Finding], steps: &Steps<'_>) -> bool {
     let Some(last) = findings.iter().rfind(|finding| is_exception(finding) && !is_symptom(finding)) else { return false };
-    let below = last.span.end_line + 1..steps.count();
+    are_last_words(last.span.end_line + 1..steps.count(), steps)
+}
+
+fn are_last_words(mut lines: std::ops::Range<usize>, steps: &Steps<'_>) -> bool {
     let is_last_word = |line: &str| line.trim().is_empty() || ENDINGS.iter().any(|ending| line.contains(ending));
-    below.len() <= LAST_WORDS && below.into_iter().all(|i| is_last_word(&steps.lines.line(i)))
+    lines.len() <= LAST_WORDS && lines.all(|i| is_last_word(&steps.lines.line(i)))
+}
+
+/// The first of these exceptions whose traceback was printed, when nothing but last words follow them up to line `end`.
+pub(super) fn last_words_before<'s>(
+    findings: &[Finding],
+    groups: impl Iterator<Item = &'s Group>,
+    end: usize,
+    steps: &Steps<'_>,
+) -> Option<usize> {
+    let signalled = |lead: &Finding| {
+        let message = lead.message.to_ascii_lowercase();
+        SIGNALLED.iter().any(|word| message.contains(word))
+    };
+    let traced = |group: &&Group| findings[group.lead].text("frame").is_some() && !signalled(&findings[group.lead]);
+    let last = findings.iter().rfind(|finding| finding.span.line < end && is_exception(finding) && !is_symptom(finding))?;
+    first(findings, groups.filter(traced)).filter(|_| are_last_words(last.span.end_line + 1..end, steps))
 }
 
 /// Does anything say that a process ended, and nothing why?
