@@ -22,6 +22,8 @@ pub enum Condition {
     Leak,
     /// Loss or gradient norm had left their band before.
     Diverged,
+    /// Finite steps followed a non-finite value.
+    Healed,
     /// It is known which ranks never joined the collective.
     Absent,
     /// The message names the process that holds the card.
@@ -38,6 +40,8 @@ pub enum Condition {
     Neighbours,
     /// The weights alone are more than what is free.
     Weights,
+    /// The weights were being loaded.
+    Loading,
     /// The message is of a release of PyTorch before 2.1.
     Old,
 }
@@ -54,6 +58,7 @@ pub fn parse(word: &str) -> Option<Wanted> {
         "idle" => Condition::Idle,
         marks::LEAK => Condition::Leak,
         marks::DIVERGED => Condition::Diverged,
+        marks::HEALED => Condition::Healed,
         marks::ABSENT => Condition::Absent,
         "holder" => Condition::Holder,
         marks::RANKS => Condition::Ranks,
@@ -62,6 +67,7 @@ pub fn parse(word: &str) -> Option<Wanted> {
         marks::PCI => Condition::Pci,
         marks::NEIGHBOURS => Condition::Neighbours,
         marks::WEIGHTS => Condition::Weights,
+        marks::LOADING => Condition::Loading,
         "old" => Condition::Old,
         _ => return None,
     };
@@ -77,6 +83,7 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Idle => matches!(&finding.verdict, Some(Verdict::DeviceOom(oom)) if oom.idle_could_hold_it()),
         Condition::Leak => marked(marks::LEAK),
         Condition::Diverged => marked(marks::DIVERGED),
+        Condition::Healed => marked(marks::HEALED),
         Condition::Absent => marked(marks::ABSENT),
         Condition::Holder => finding.number("holder_pid").is_some(),
         Condition::Ranks => marked(marks::RANKS),
@@ -85,6 +92,7 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Pci => marked(marks::PCI),
         Condition::Neighbours => marked(marks::NEIGHBOURS),
         Condition::Weights => marked(marks::WEIGHTS),
+        Condition::Loading => marked(marks::LOADING),
         Condition::Old => matches!(&finding.verdict, Some(Verdict::DeviceOom(oom)) if oom.old_wording),
     };
     met == wanted

@@ -56,6 +56,8 @@ const FRAME: &str = "frame";
 /// The findings of all matches of a text, in line order. Roles and severities are still the pages' own.
 pub fn findings(matches: &[Match], lines: &dyn Lines, rules: &Rules) -> Vec<Finding> {
     let mut recent = blocks::recent();
+    let reader = |m: &Match| rules.pages().get(m.page).and_then(|page| page.front.block.as_deref());
+    let matches = matches.iter().filter(|m| blocks::may_have(reader(m), m, lines)).collect();
     let built = resolve(matches, rules).into_iter().filter_map(|m| Some((is_fallback(m, rules), build(m, rules, lines, &mut recent)?)));
     let (fallback, mut own): (Vec<_>, Vec<_>) = built.partition(|(is_fallback, _)| *is_fallback);
     if fallback.is_empty() {
@@ -89,8 +91,8 @@ fn is_fallback(m: &Match, rules: &Rules) -> bool {
 }
 
 /// Of matches that overlap, the longest stays, and none of a fallback page beside another; of equals, the one nearer to a cause.
-fn resolve<'m>(matches: &'m [Match], rules: &Rules) -> Vec<&'m Match> {
-    let mut sorted: Vec<&Match> = matches.iter().collect();
+fn resolve<'m>(matches: Vec<&'m Match>, rules: &Rules) -> Vec<&'m Match> {
+    let mut sorted = matches;
     sorted.sort_by_key(|m| (m.span.line, m.span.start, std::cmp::Reverse(m.length), m.page));
     let precedence = |m: &Match| rules.pages().get(m.page).map(|page| page.front.precedence);
     let rank = |m: &Match| (!is_fallback(m, rules), m.length, std::cmp::Reverse(precedence(m)));

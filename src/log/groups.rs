@@ -84,8 +84,8 @@ type EventKey<'f> = (&'f str, Cause, Severity, Option<u64>, &'f str);
 
 fn event_key(f: &Finding) -> EventKey<'_> {
     if is_non_finite(f) {
-        // Non-finite values in the loss, in the gradient and in their hooks are one event.
-        return ("non-finite", Cause::NanOnset, Severity::Error, None, "");
+        // Non-finite values in the loss and in its hooks are one event; a gradient beside a finite loss may heal.
+        return ("non-finite", Cause::NanOnset, f.severity, None, "");
     }
     if f.kind == Kind::Nan {
         return ("overflow", f.cause, f.severity, None, "");

@@ -3,6 +3,7 @@
 //! A mark is a text of the finding, and its value may stand in the page's prose.
 
 use super::finding::Finding;
+use super::groups::is_non_finite;
 use super::settings::{self, RunSettings, Setting};
 use super::story::Story;
 use super::units;
@@ -13,6 +14,8 @@ use crate::text::Lines;
 pub const LEAK: &str = "leak";
 /// Loss or gradient norm had left their band before this non-finite value: where, `step 303`.
 pub const DIVERGED: &str = "diverged";
+/// Steps with finite values followed this non-finite one.
+pub const HEALED: &str = "healed";
 
 /// Ranks that never joined the collective in which this one waited: `rank 2`. Set where the ranks are compared.
 pub const ABSENT: &str = "absent";
@@ -28,6 +31,12 @@ pub const PCI: &str = "pci";
 pub const NEIGHBOURS: &str = "neighbours";
 /// Bytes of the weights, where they alone are more than what is free at the start of a server.
 pub const WEIGHTS: &str = "weights";
+/// Memory ran out while the weights were being loaded.
+pub const LOADING: &str = "loading";
+/// Functions of servers and libraries that make or fill the weights of a model.
+const LOADERS: [&str; 4] = ["create_weights", "load_model", "initialize_model", "load_weights"];
+/// Lines above an error in which its own traceback may stand.
+const TRACE_LINES: usize = 200;
 /// The text that names the frame that raised something.
 const FRAME: &str = "frame";
 /// Lines below a failure in which the exception that reports it may stand.
@@ -40,6 +49,7 @@ const MOST_BATCH: u64 = 1 << 20;
 /// Marks the findings that a story explains.
 pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
     mark_cards(findings);
+    mark_healed(findings, story);
     if let Some(root) = story.root {
         let several = findings.iter().any(|f| f.rank.is_some_and(|rank| rank > 0));
         let own = [several.then(|| (RANKS, "several".to_owned())), heavy(findings, root).map(|text| (WEIGHTS, text))];
@@ -49,6 +59,9 @@ pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
     if let Some(root) = story.root.filter(|&root| findings[root].kind == Kind::Oom) {
         let own = own_batch(&settings::read(lines, findings[root].span.line));
         findings[root].texts.extend(own.into_iter().map(|(name, text)| (name.to_owned(), text)));
+        if is_loading(&findings[root], lines) {
+            findings[root].texts.push((LOADING.to_owned(), "loading".to_owned()));
+        }
     }
     if let Some((root, bytes)) = leak(findings, story) {
         findings[root].texts.push((LEAK.to_owned(), units::binary(bytes)));
@@ -60,6 +73,32 @@ pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
             findings[finding].texts.push((DIVERGED.to_owned(), place.clone()));
         }
     }
+}
+
+/// Non-finite values that finite steps followed.
+fn mark_healed(findings: &mut [Finding], story: &Story) {
+    for group in story.groups.iter().filter(|group| group.went_on && group.next_step.is_some()) {
+        for &member in &group.members {
+            if is_non_finite(&findings[member]) {
+                findings[member].texts.push((HEALED.to_owned(), "finite".to_owned()));
+            }
+        }
+    }
+}
+
+/// Does the traceback above an error name a function that loads weights?
+fn is_loading(error: &Finding, lines: &dyn Lines) -> bool {
+    for i in (error.span.line.saturating_sub(TRACE_LINES)..error.span.line).rev() {
+        let line = lines.line(i);
+        if line.contains("Traceback (most recent call last)") {
+            return false;
+        }
+        let function = line.contains("File \"").then(|| line.trim_end().rsplit_once(", in ")).flatten();
+        if function.is_some_and(|(_, function)| LOADERS.contains(&function)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The address and the other Xids of each card.

@@ -6,8 +6,9 @@
 
 use super::clock;
 use super::finding::Finding;
+use super::groups::is_non_finite;
 use super::story::Story;
-use super::vocabulary::Kind;
+use super::vocabulary::{Kind, Severity};
 
 /// Seconds within which two reports of one host are taken to be of one event.
 const NEAR: f64 = 60.0;
@@ -18,6 +19,10 @@ const MOST_MEMBERS: usize = 16;
 pub(super) fn mark(findings: &[Finding], story: &mut Story) {
     let Some(root) = story.root.and_then(|root| story.group_of(root)).map(|group| group.members.clone()) else { return };
     for group in &mut story.groups {
+        if is_other_fault(&findings[group.lead], &findings[root[0]]) {
+            group.unrelated = true;
+            continue;
+        }
         if group.members == root || !needs_evidence(&findings[group.lead], &findings[root[0]]) {
             continue;
         }
@@ -37,6 +42,12 @@ pub(super) fn explains_better(later: &Finding, earlier: &Finding) -> Option<bool
     }
     let of_program = |finding: &Finding| finding.kind == Kind::Oom;
     Some(of_program(later) || (!of_program(earlier) && clock::is_earlier(earlier, later)))
+}
+
+/// Numbers that were none before memory ran out are a fault of their own: neither is the cause of the other.
+pub(super) fn is_other_fault(finding: &Finding, root: &Finding) -> bool {
+    let memory = matches!(root.kind, Kind::Oom | Kind::HostOom);
+    memory && is_non_finite(finding) && finding.severity == Severity::Error && finding.span.line < root.span.line
 }
 
 /// Is a link between these two more than what usually follows what?

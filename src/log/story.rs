@@ -220,7 +220,8 @@ fn assign_roles(findings: &mut [Finding], story: &Story) {
                 (false, role) if i == group.lead => role,
                 (false, _) => Role::Repeat,
             };
-            if story.root.is_some() && !is_root && finding.severity == Severity::Error {
+            let own_fault = group.unrelated && is_non_finite(finding);
+            if story.root.is_some() && !is_root && !own_fault && finding.severity == Severity::Error {
                 finding.severity = Severity::Warning;
             }
             // The root cause tells the growth before it.

@@ -21,6 +21,20 @@ const MOST_STATS: usize = 14;
 
 const SUM: &str = "Sum Total of in-use chunks: ";
 
+/// Where XLA has its copy of the allocator, outside of TensorFlow: JAX and PyTorch/XLA.
+const XLA: [&str; 3] = ["external/xla/xla/", "external/tsl/tsl/", "external/org_tensorflow/tensorflow/"];
+
+/// Did XLA print a message, and not TensorFlow?
+pub fn is_xla(m: &Match, lines: &dyn Lines) -> bool {
+    let line = lines.line(m.span.line);
+    XLA.iter().any(|path| line.contains(path))
+}
+
+/// An out-of-memory message of XLA.
+pub fn read_xla(m: &Match, _: &dyn Lines) -> Option<Block> {
+    Some(Block { end: (m.span.end_line, m.span.end), ..Block::default() })
+}
+
 /// An out-of-memory message, with the numbers of its dump where there is one.
 pub fn read_message(m: &Match, lines: &dyn Lines) -> Option<Block> {
     let mut block = Block { end: (m.span.end_line, m.span.end), ..Block::default() };

@@ -49,6 +49,7 @@ const READERS: &[(&str, Reader)] = &[
     ("oom-tasks", oom_tasks::read),
     ("orderly-stop", orderly_stop::read),
     ("bfc-message", bfc::read_message),
+    ("bfc-xla", bfc::read_xla),
     ("bfc-dump", bfc::read_dump),
     (TRACEBACK, |m, lines| traceback::read(m, lines, &mut recent())),
     ("fault-stack", fault_stack::read),
@@ -82,6 +83,16 @@ pub struct Block {
     pub cause: Option<Cause>,
     /// The severity, when the block tells a better one than the page.
     pub severity: Option<Severity>,
+}
+
+/// May a page with this reader have the match at all? Asked before overlaps are resolved: two programs print one sentence,
+/// and only the source file in front of it tells them apart.
+pub fn may_have(name: Option<&str>, m: &Match, lines: &dyn Lines) -> bool {
+    match name {
+        Some("bfc-message") => !bfc::is_xla(m, lines),
+        Some("bfc-xla") => bfc::is_xla(m, lines),
+        _ => true,
+    }
 }
 
 /// Calls the reader of this name; `None` when there is no such reader or no such block at the match. `recent` is kept from
