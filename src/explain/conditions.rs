@@ -38,6 +38,10 @@ pub enum Condition {
     Neighbours,
     /// The weights alone are more than what is free.
     Weights,
+    /// It was evaluation that ran out of memory.
+    Eval,
+    /// The run had made steps before it lost the connection.
+    Stepped,
     /// The message is of a release of PyTorch before 2.1.
     Old,
 }
@@ -62,6 +66,8 @@ pub fn parse(word: &str) -> Option<Wanted> {
         marks::PCI => Condition::Pci,
         marks::NEIGHBOURS => Condition::Neighbours,
         marks::WEIGHTS => Condition::Weights,
+        marks::EVAL => Condition::Eval,
+        marks::STEPPED => Condition::Stepped,
         "old" => Condition::Old,
         _ => return None,
     };
@@ -85,6 +91,8 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Pci => marked(marks::PCI),
         Condition::Neighbours => marked(marks::NEIGHBOURS),
         Condition::Weights => marked(marks::WEIGHTS),
+        Condition::Eval => marked(marks::EVAL),
+        Condition::Stepped => marked(marks::STEPPED),
         Condition::Old => matches!(&finding.verdict, Some(Verdict::DeviceOom(oom)) if oom.old_wording),
     };
     met == wanted

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod collectives;
 pub mod divergence;
 pub mod document;
+mod evaluation;
 pub mod finding;
 mod groups;
 pub mod marks;
