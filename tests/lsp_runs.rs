@@ -54,6 +54,17 @@ fn the_cause_in_one_open_log_explains_the_timeout_in_another() {
 }
 
 #[test]
+fn files_of_one_name_are_told_apart_by_their_folder() {
+    let (here, there) = ("file:///home/user/logs/node01/train.log", "file:///home/user/logs/node02/train.log");
+    let (mut client, _) = Client::with(rich(), json!({}));
+    client.open(here, "log", &timeout(0));
+    client.open(there, "log", &format!("{STEP}\n{STEP}\n{OOM}\n"));
+    let echo = marks(&mut client, here, |marks| marks.first().is_some_and(|mark| mark["severity"] == 3));
+    assert!(echo[0]["message"].as_str().unwrap().ends_with("follows from node02/train.log:3"), "{}", echo[0]["message"]);
+    assert_eq!(client.shut_down(), Some(0));
+}
+
+#[test]
 fn the_line_from_which_a_run_diverged_is_marked() {
     let loss = |i: i32| if i < 40 { 1.6 + f64::from(i % 5) / 100.0 } else { 2.1 * 1.4f64.powi(i - 40) };
     let mut log: String = (0..48).map(|i| format!("step {i} | loss {:.4} | grad_norm 0.9\n", loss(i))).collect();

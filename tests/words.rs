@@ -357,3 +357,41 @@ fn what_was_caught_is_told_as_the_program_told_it() {
             .starts_with("Ray killed worker 4411, which held 51.20GB: host memory of 10.0.0.4 at 118.51GB of 123.70GB (line 1)")
     );
 }
+
+#[test]
+fn memory_that_ran_out_in_evaluation_is_not_saved_by_accumulation() {
+    let error = oom("1.96 GiB", "1.21 GiB", "77.93 GiB", "76.00 GiB", "942.18 MiB");
+    let within = |function: &str| {
+        let frame = "Traceback (most recent call last):\n  File \"/app/train.py\", line 140, in ";
+        format!("step 19 loss 2.31\n{frame}{function}\n    logits = model(x).logits\n{error}")
+    };
+    let evaluation = row(&within("evaluate"), "Do first");
+    assert!(evaluation.contains("per_device_eval_batch_size"), "{evaluation}");
+    let hover = root_hover(&within("validation_step"));
+    assert!(
+        hover.contains("inference_mode") && !hover.contains("accumulation steps") && !hover.contains("Gradient checkpointing"),
+        "{hover}"
+    );
+    let training = row(&within("training_step"), "Do first");
+    assert!(training.contains("accumulation") && !training.contains("eval"), "{training}");
+}
+
+#[test]
+fn a_run_that_had_made_steps_had_the_right_interface() {
+    let error = "node1:22:23 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.0.0.4<52211> failed : Connection refused\n";
+    assert!(row(error, "Do first").starts_with("Choose the interface"), "{}", row(error, "Do first"));
+    let late = format!("step 1 | loss 2.40 | lr 1.0e-05\nstep 2 | loss 2.39 | lr 1.0e-05\n{error}");
+    assert!(row(&late, "Do first").contains("the peer died"), "{}", row(&late, "Do first"));
+    assert!(!root_hover(&late).contains("NCCL_SOCKET_IFNAME=eth0"));
+}
+
+#[test]
+fn remedies_name_the_node_of_the_log() {
+    let failed = |node: &str| {
+        let log = format!("slurmstepd: error: *** STEP 9.0 ON {node} CANCELLED AT 2026-11-29T03:00:00 DUE TO NODE FAILURE ***\n");
+        row(&log, "Do first")
+    };
+    assert!(failed("gpu17").contains("`--exclude=gpu17`"), "{}", failed("gpu17"));
+    // A list is not one node.
+    assert!(failed("gpu[3-5]").contains("`--exclude=NODE`"), "{}", failed("gpu[3-5]"));
+}

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::jsonl::TEXTS;
+use crate::log::marks::KEPT;
 use crate::log::rules::Rules;
 use crate::log::run::{self, Part, Place};
 use crate::log::story::Group;
@@ -185,7 +186,10 @@ fn read(object: &Map<String, Json>, rules: &Rules) -> Result<(String, Finding, b
     let line = whole("line").and_then(|n| usize::try_from(n).ok()?.checked_sub(1)).ok_or("no field `line`")?;
     let start = place("column", 0);
     let numbers = numbers(object, page.map(|page| &page.front.numbers));
-    let texts: Vec<(String, String)> = TEXTS.iter().filter_map(|name| Some(((*name).to_owned(), cut(text(name)?)))).collect();
+    let marked = |name: &str| object.get("marks")?.get(name)?.as_str();
+    let own = TEXTS.iter().filter_map(|name| Some((*name, text(name)?)));
+    let marks = KEPT.iter().filter_map(|name| Some((*name, marked(name)?)));
+    let texts: Vec<(String, String)> = own.chain(marks).map(|(name, text)| (name.to_owned(), cut(text))).collect();
     let verdict = match page.and_then(|page| page.front.verdict.as_deref()) {
         Some("device-oom") => verdict::device_oom::judge(&numbers, &texts).filter(|oom| oom.cause == cause).map(Verdict::DeviceOom),
         _ => None,
@@ -329,6 +333,20 @@ mod tests {
         let roles: Vec<_> = parts.iter().map(|part| (part.analysis.findings[0].role, part.analysis.findings[0].severity)).collect();
         let follows = (Role::Consequence, Severity::Warning);
         assert_eq!(roles, [follows, follows, (Role::RootCause, Severity::Error)]);
+    }
+
+    #[test]
+    fn remedies_are_those_of_the_machine_that_read_the_log() {
+        let text = "[rank17]: torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered\n";
+        let rules = Rules::builtin();
+        let analysis = analyze(text, &rules);
+        let mut out = Vec::new();
+        jsonl::write(&mut out, "rank_17.log", &analysis, &StrLines::new(text)).unwrap();
+        let (found, _) = joined(&[String::from_utf8(out).unwrap().trim()]);
+        let remedies = |finding: &Finding| crate::explain::remedies(finding, &rules, 3);
+        let read = remedies(&found.parts[0].analysis.findings[0]);
+        assert_eq!(read, remedies(&analysis.findings[0]));
+        assert!(read[0].contains("--exclude=NODE"), "{read:?}");
     }
 
     #[test]

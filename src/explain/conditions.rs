@@ -42,6 +42,10 @@ pub enum Condition {
     Weights,
     /// The weights were being loaded.
     Loading,
+    /// It was evaluation that ran out of memory.
+    Eval,
+    /// The run had made steps before it lost the connection.
+    Stepped,
     /// The message is of a release of PyTorch before 2.1.
     Old,
 }
@@ -68,6 +72,8 @@ pub fn parse(word: &str) -> Option<Wanted> {
         marks::NEIGHBOURS => Condition::Neighbours,
         marks::WEIGHTS => Condition::Weights,
         marks::LOADING => Condition::Loading,
+        marks::EVAL => Condition::Eval,
+        marks::STEPPED => Condition::Stepped,
         "old" => Condition::Old,
         _ => return None,
     };
@@ -93,6 +99,8 @@ pub fn holds((condition, wanted): Wanted, finding: &Finding) -> bool {
         Condition::Neighbours => marked(marks::NEIGHBOURS),
         Condition::Weights => marked(marks::WEIGHTS),
         Condition::Loading => marked(marks::LOADING),
+        Condition::Eval => marked(marks::EVAL),
+        Condition::Stepped => marked(marks::STEPPED),
         Condition::Old => matches!(&finding.verdict, Some(Verdict::DeviceOom(oom)) if oom.old_wording),
     };
     met == wanted

@@ -105,7 +105,7 @@ pub fn values(text: &str, finding: &Finding) -> String {
 
 /// Prose with usual values in the placeholders that have one.
 pub fn examples(text: &str) -> String {
-    let mut out = text.replace("{alloc_conf}", "PYTORCH_CUDA_ALLOC_CONF");
+    let mut out = text.replace("{alloc_conf}", "PYTORCH_CUDA_ALLOC_CONF").replace("{node}", "NODE");
     for (name, example) in BATCH.into_iter().zip(EXAMPLE_BATCH) {
         out = out.replace(&format!("{{{name}}}"), example);
     }

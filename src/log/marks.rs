@@ -2,8 +2,10 @@
 //!
 //! A mark is a text of the finding, and its value may stand in the page's prose.
 
+use super::evaluation;
 use super::finding::Finding;
 use super::groups::is_non_finite;
+use super::serving::{SERVING, TRAINER};
 use super::settings::{self, RunSettings, Setting};
 use super::story::Story;
 use super::units;
@@ -37,6 +39,15 @@ pub const LOADING: &str = "loading";
 const LOADERS: [&str; 4] = ["create_weights", "load_model", "initialize_model", "load_weights"];
 /// Lines above an error in which its own traceback may stand.
 const TRACE_LINES: usize = 200;
+/// It was evaluation that ran out of memory: the function.
+pub const EVAL: &str = "eval";
+/// The run had made steps before it lost a connection: the last one.
+pub const STEPPED: &str = "stepped";
+/// What a finding keeps where it is written down and read again: only its own log tells these.
+pub const KEPT: [&str; 17] = [
+    LEAK, HEALED, LOADING, DIVERGED, RANKS, BATCH[0], BATCH[1], BATCH[2], BATCH[3], SINGLE, PCI, NEIGHBOURS, WEIGHTS, EVAL, STEPPED,
+    SERVING, TRAINER,
+];
 /// The text that names the frame that raised something.
 const FRAME: &str = "frame";
 /// Lines below a failure in which the exception that reports it may stand.
@@ -50,6 +61,7 @@ const MOST_BATCH: u64 = 1 << 20;
 pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
     mark_cards(findings);
     mark_healed(findings, story);
+    mark_connections(findings, story);
     if let Some(root) = story.root {
         let several = findings.iter().any(|f| f.rank.is_some_and(|rank| rank > 0));
         let own = [several.then(|| (RANKS, "several".to_owned())), heavy(findings, root).map(|text| (WEIGHTS, text))];
@@ -57,8 +69,10 @@ pub(super) fn mark(findings: &mut [Finding], story: &Story, lines: &dyn Lines) {
         findings[root].texts.extend(own.into_iter().flatten().chain(frame).map(|(name, text)| (name.to_owned(), text)));
     }
     if let Some(root) = story.root.filter(|&root| findings[root].kind == Kind::Oom) {
-        let own = own_batch(&settings::read(lines, findings[root].span.line));
-        findings[root].texts.extend(own.into_iter().map(|(name, text)| (name.to_owned(), text)));
+        let line = findings[root].span.line;
+        let own = own_batch(&settings::read(lines, line));
+        let eval = evaluation::function_above(lines, line).map(|function| (EVAL, function));
+        findings[root].texts.extend(own.into_iter().chain(eval).map(|(name, text)| (name.to_owned(), text)));
         if is_loading(&findings[root], lines) {
             findings[root].texts.push((LOADING.to_owned(), "loading".to_owned()));
         }
@@ -120,6 +134,21 @@ fn mark_cards(findings: &mut [Finding]) {
         findings[*i].texts.push((PCI.to_owned(), address));
         if !others.is_empty() {
             findings[*i].texts.push((NEIGHBOURS.to_owned(), others.join(", ")));
+        }
+    }
+}
+
+/// Connections to a peer that were lost by a run that had made steps since it was started.
+fn mark_connections(findings: &mut [Finding], story: &Story) {
+    let Some((step, line)) = story.last_step else { return };
+    for (i, finding) in findings.iter_mut().enumerate() {
+        let refused = finding.text("reason").is_some() || finding.number("attempts").is_some();
+        if finding.kind != Kind::Nccl || finding.cause != Cause::Connection || !refused || finding.span.line < line {
+            continue;
+        }
+        let attempt = story.group_of(i).and_then(|group| story.attempts.get(group.attempt));
+        if attempt.is_none_or(|attempt| attempt.first_line <= line) {
+            finding.texts.push((STEPPED.to_owned(), step.to_string()));
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod collectives;
 pub mod divergence;
 pub mod document;
 mod echo;
+mod evaluation;
 pub mod finding;
 mod groups;
 pub mod marks;

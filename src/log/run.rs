@@ -10,6 +10,7 @@ use regex::{Captures, Regex};
 
 use super::collectives::{self, Collective, Evidence};
 use super::groups;
+use super::marks;
 use super::root;
 use super::uncaught;
 use super::vocabulary::{Cause, Role, Severity};
@@ -50,6 +51,12 @@ pub fn join(parts: &mut [Part]) -> Option<Place> {
     let root = root(parts, &told)?;
     let lead = &parts[root.part].analysis.findings[root.finding];
     let same_event = (lead.rule.clone(), lead.cause);
+    let is_marked = lead.text(marks::RANKS).is_some();
+    let is_several = |part: &Part| part.analysis.findings.iter().any(|finding| finding.rank.is_some_and(|rank| rank > 0));
+    if !is_marked && parts.iter().any(is_several) {
+        let texts = &mut parts[root.part].analysis.findings[root.finding].texts;
+        texts.push((marks::RANKS.to_owned(), "several".to_owned()));
+    }
     for (nth, part) in parts.iter_mut().enumerate() {
         let Analysis { findings, story } = &mut part.analysis;
         if nth == root.part {

@@ -107,7 +107,7 @@ impl State {
         let mut own = Analysis::clone(analysis.as_deref()?);
         run::compare(&mut own, collective.as_ref());
         match (&root, &others.root) {
-            (_, Some(elsewhere)) => run::follow(&mut own, &elsewhere.finding, &elsewhere.uri.name()),
+            (_, Some(elsewhere)) => run::follow(&mut own, &elsewhere.finding, &told_apart(&elsewhere.uri, &job.uri)),
             (Some((_, finding)), None) => run::lead(&mut own, finding),
             (None, None) => {}
         }
@@ -117,6 +117,17 @@ impl State {
         *analysis = Some(Arc::new(own));
         Some(others)
     }
+}
+
+/// How a document is called in another one of its run: with its folder, where the name alone is the other's, too.
+fn told_apart(uri: &DocumentUri, from: &DocumentUri) -> String {
+    let name = uri.name();
+    if name != from.name() {
+        return name;
+    }
+    let path = uri.path();
+    let folder = path.rsplit('/').nth(1).filter(|folder| !folder.is_empty());
+    folder.map_or_else(|| name.clone(), |folder| format!("{folder}/{name}"))
 }
 
 /// What a job's document says to the others.
