@@ -50,10 +50,7 @@ fn a_choice_given_as_an_argument_changes_the_lenses() {
     assert!(over[6].0.contains("full fine-tuning") && over[5].0.contains("does not fit, "), "{over:?}");
     execute(&mut client, "trainwreck.chooseTask", json!(["lora"]));
     let over = lenses(&mut client);
-    assert!(
-        over[3].0.starts_with("LoRA, 2,048 tokens · ") && over[4].0.starts_with("would fit with gradient checkpointing: "),
-        "{over:?}"
-    );
+    assert!(over[3].0.starts_with("LoRA, 2,048 tokens · ") && over[4].0.starts_with("would fit with gradient checkpointing: "), "{over:?}");
     execute(&mut client, "trainwreck.chooseTask", json!(["qlora"]));
     let over = lenses(&mut client);
     assert!(over[3].0.starts_with("QLoRA, 2,048 tokens · ") && over[3].0.contains(" · fits, "), "{over:?}");
