@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use super::fit_flags::Flags;
+use crate::explain::config::kin::Base;
+use crate::explain::config::{self, Choice, Outcome};
 use crate::explain::texts::{Language, fill};
 use crate::files::{input, models};
 use crate::log::units::grouped;
@@ -46,24 +48,32 @@ impl From<String> for Problem {
 pub fn read(path: &Path, flags: &Flags, deepspeed: Option<&Path>) -> Result<Input, Problem> {
     let text = input::config(path)?;
     let at = |error: ConfigError| located(&text, error);
-    let named = deepspeed.map(read_deepspeed).transpose()?;
+    let (named, refused) = deepspeed.map(read_deepspeed).transpose()?.unzip();
     // What is no JSON is told by the reader of configs.
     let root = json::parse(&text).ok();
     let document = root.as_ref().map_or(Document::Other, |root| documents::recognise(Section::new(root)));
-    match (document, root.as_ref()) {
-        (Document::AdapterConfig, Some(root)) => with_adapter(path, root, flags, named.as_ref()).map_err(|problem| problem.or(at)),
+    let mut input = match (document, root.as_ref()) {
+        (Document::AdapterConfig, Some(root)) => {
+            with_adapter(path, &text, root, flags, named.as_ref()).map_err(|problem| problem.or(at))?
+        }
         (Document::DeepSpeedConfig, Some(root)) => {
             let own = deepspeed::read(Section::new(root)).map_err(at)?;
-            let (model, place) = base(path, None, false)?;
+            let (model, place, _) = base(path, None, false)?;
             let mut input = planned(model, flags, Some(&own), None)?;
             input.notes.insert(0, format!("model: {place}"));
-            Ok(input)
+            input.notes.extend(marks(&text, None));
+            input
         }
         (Document::WeightsIndex | Document::GenerationConfig | Document::TrainerState, _) => {
-            Err(format!("a file that lies beside a model's config, and no config; give the {} of the model", models::CONFIG).into())
+            return Err(format!("a file that lies beside a model's config, and no config; give the {} of the model", models::CONFIG).into());
         }
-        _ => planned(model::read(&text).map_err(at)?, flags, named.as_ref(), None),
+        _ => planned(model::read(&text).map_err(at)?, flags, named.as_ref(), None)?,
+    };
+    // A file of its own goes before one that is named beside it.
+    if document != Document::DeepSpeedConfig {
+        input.notes.extend(refused.into_iter().flatten());
     }
+    Ok(input)
 }
 
 /// Either a place in the file, or a message.
@@ -81,31 +91,42 @@ impl Why {
     }
 }
 
-fn with_adapter(path: &Path, root: &Node, flags: &Flags, deepspeed: Option<&DeepSpeed>) -> Result<Input, Why> {
+fn with_adapter(path: &Path, text: &str, root: &Node, flags: &Flags, deepspeed: Option<&DeepSpeed>) -> Result<Input, Why> {
     let adapter = adapter::read(Section::new(root)).map_err(Why::Key)?;
-    let (model, place) = base(path, adapter.base.as_deref(), true).map_err(Why::Other)?;
+    let (model, place, config) = base(path, adapter.base.as_deref(), true).map_err(Why::Other)?;
     let mut input = planned(model, flags, deepspeed, Some(&adapter)).map_err(Why::Other)?;
     input.notes.insert(0, format!("model: {place}"));
+    input.notes.extend(marks(text, Base::read(place, &config).as_ref()));
     Ok(input)
 }
 
-fn read_deepspeed(path: &Path) -> Result<DeepSpeed, Problem> {
+/// A configuration of DeepSpeed, and what the editor marks in it.
+fn read_deepspeed(path: &Path) -> Result<(DeepSpeed, Vec<String>), Problem> {
     let name = path.display();
     let text = input::config(path).map_err(|why| format!("--deepspeed {name}: {why}"))?;
     let root = json::parse(&text).map_err(|error| format!("--deepspeed {name}: not valid JSON: {error}"))?;
     if documents::recognise(Section::new(&root)) != Document::DeepSpeedConfig {
         return Err(format!("--deepspeed {name}: no configuration of DeepSpeed; it has no `zero_optimization` or batch size of one").into());
     }
-    deepspeed::read(Section::new(&root)).map_err(|error| format!("--deepspeed {name}: {error}").into())
+    let file = deepspeed::read(Section::new(&root)).map_err(|error| format!("--deepspeed {name}: {error}"))?;
+    Ok((file, marks(&text, None)))
 }
 
-/// The config that a file belongs to, and its place.
-fn base(path: &Path, name: Option<&str>, above: bool) -> Result<(Model, String), Problem> {
+/// What the editor marks in a file around a model.
+fn marks(text: &str, base: Option<&Base>) -> Vec<String> {
+    match config::read(text) {
+        Outcome::Kin(kin) => kin.say(base, &Choice::default()).marks.into_iter().map(|mark| mark.message).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The config that a file belongs to, its place and its text.
+fn base(path: &Path, name: Option<&str>, above: bool) -> Result<(Model, String, String), Problem> {
     let places = models::places(path, name, above);
     for (place, file) in &places {
         let Some(text) = models::read(file, MOST_BYTES) else { continue };
         let model = model::read(&text).map_err(|error| format!("{place}: {error}"))?;
-        return Ok((model, place.clone()));
+        return Ok((model, place.clone(), text));
     }
     let looked: Vec<&str> = places.iter().map(|(place, _)| place.as_str()).collect();
     let cache = if name.is_some() && places.len() < 3 { " (nor a model of this name in the local cache)" } else { "" };

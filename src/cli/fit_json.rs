@@ -59,7 +59,11 @@ pub fn object(file: &str, input: &Input, gpus: &[Card], what_if: bool) -> (Value
         let memory = gpus.iter().map(|card| card.memory).min().unwrap_or(0);
         let list: Vec<Value> = remedies::of(model, setup, memory)
             .iter()
-            .map(|one| json!({ "change": one.change, "flags": one.flags, "cost": one.cost, "total_bytes": one.total, "fits": one.fits }))
+            .map(|one| {
+                let (low, high) = one.range;
+                json!({ "change": one.change, "flags": one.flags, "cost": one.cost, "total_bytes": one.total, "total_low": low,
+                    "total_high": high, "fits": one.fits })
+            })
             .collect();
         object.insert("what_if".to_owned(), json!({ "memory_bytes": memory, "changes": list }));
     }

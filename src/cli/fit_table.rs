@@ -47,12 +47,7 @@ fn answer(model: &Model, setup: &Setup, plan: &Plan, gpus: &[Card]) -> String {
     if let [card] = gpus {
         let usable = fit::usable(setup, card.memory);
         // What the range leaves open is said, as in the editor.
-        let verdict = match (plan.total <= usable, plan.total_low <= usable, plan.total_high <= usable) {
-            (true, _, true) => "fits",
-            (true, ..) => "probably fits",
-            (false, true, _) => "probably does not fit",
-            (false, ..) => "does not fit",
-        };
+        let verdict = judged_by_range(plan.total, (plan.total_low, plan.total_high), usable);
         let margin = match plan.total.checked_sub(usable) {
             Some(more) if more > 0 => format!("{} too much", size(more)),
             _ => format!("{} left", size(usable - plan.total)),
@@ -73,6 +68,16 @@ fn answer(model: &Model, setup: &Setup, plan: &Plan, gpus: &[Card]) -> String {
         }
     };
     format!("{verdict}: {what}, needs {total} {range}")
+}
+
+/// Whether a total fits; what its range leaves open is said.
+fn judged_by_range(total: u64, (low, high): (u64, u64), usable: u64) -> &'static str {
+    match (total <= usable, low <= usable, high <= usable) {
+        (true, _, true) => "fits",
+        (true, ..) => "probably fits",
+        (false, true, _) => "probably does not fit",
+        (false, ..) => "does not fit",
+    }
 }
 
 fn head(model: &Model) -> String {
@@ -222,7 +227,8 @@ fn changes(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {
     let Some(card) = gpus.iter().min_by_key(|card| card.memory) else {
         return;
     };
-    let _ = writeln!(out, "\n  what would make it fit {} ({}), cheapest first", card.id, size(fit::usable(setup, card.memory)));
+    let usable = fit::usable(setup, card.memory);
+    let _ = writeln!(out, "\n  what would make it fit {} ({}), cheapest first", card.id, size(usable));
     let list = remedies::of(model, setup, card.memory);
     if list.is_empty() {
         let _ = writeln!(out, "  it fits as it is");
@@ -231,8 +237,8 @@ fn changes(out: &mut String, model: &Model, setup: &Setup, gpus: &[Card]) {
         let _ = writeln!(out, "  no change that is known makes it fit; these come nearest");
     }
     for one in list {
-        let mark = if one.fits { "fits" } else { "too large" };
-        let _ = writeln!(out, "  {mark:<10} {:>11}  {} ({}); {}", size(one.total), one.change, one.flags, one.cost);
+        let mark = judged_by_range(one.total, one.range, usable);
+        let _ = writeln!(out, "  {mark:<21} {:>11}  {} ({}); {}", size(one.total), one.change, one.flags, one.cost);
     }
 }
 

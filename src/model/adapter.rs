@@ -182,7 +182,10 @@ impl Adapter {
         }
         match &self.targets {
             Targets::Named(names) => names.iter().any(|name| is_called(&path, name)),
-            Targets::AllLinear => tensor.role != Role::Head && tensor.role != Role::TaskHead && group.part != Part::Projector,
+            // Experts and routers are parameters, not linear layers, in transformers 5.
+            Targets::AllLinear => {
+                !matches!(tensor.role, Role::Head | Role::TaskHead | Role::Expert | Role::Router) && group.part != Part::Projector
+            }
             Targets::Matching(expression) => expression.is_match(&path),
         }
     }
@@ -338,5 +341,15 @@ mod tests {
         assert_eq!((modules.len(), modules[0].many, modules[0].trained), (1, 10, 10 * 8 * 8192));
         assert!(is_module(&model.inventory, "q_proj") && is_module(&model.inventory, "layers.7.mlp"));
         assert!(is_module(&model.inventory, "embed_tokens") && !is_module(&model.inventory, "c_attn"));
+    }
+
+    #[test]
+    fn experts_of_mixtral_go_by_numbers_and_are_left_out_of_all_linear() {
+        let text = LLAMA_8B.replace("llama", "mixtral").replace("Llama", "Mixtral");
+        let inventory = model::read(&text.replace("num_hidden_layers", "num_local_experts\": 8, \"num_hidden_layers")).unwrap().inventory;
+        let trained = |names: &[&str]| Adapter::new(16, names).trainable(&inventory);
+        assert_eq!(trained(&["w1", "w2", "w3"]), 32 * 8 * 3 * 16 * (4096 + 14336));
+        assert_eq!(trained(&["gate_proj"]), 0);
+        assert_eq!(trained(&["all-linear"]), trained(&["q_proj", "k_proj", "v_proj", "o_proj"]));
     }
 }

@@ -196,6 +196,7 @@ impl DeepSpeed {
         if let Some(batch) = self.batch(setup.gpus) {
             setup.batch = batch;
         }
+        setup.accumulation = self.accumulation.unwrap_or(1);
         if setup.task == Task::Inference {
             setup.task = Task::Full;
         }

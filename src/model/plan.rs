@@ -5,6 +5,8 @@
 //! `total` also cover what a config cannot tell, each named in [`Plan::unknowns`].
 
 use super::Model;
+use super::adapter::Targets;
+use super::inventory::{Group, Role};
 use super::quantization::Dtype;
 use super::training::{Certainty, Engine, Phase, Piece, Setup, SetupError, Task, digits, inference, phases, states, zero};
 
@@ -278,13 +280,30 @@ fn offloaded(setup: &Setup, host: f64, disk: f64) -> Vec<String> {
     line(host, "host memory", pinned).into_iter().chain(line(disk, "the disk", "")).collect()
 }
 
+/// What adapters do with experts goes by the version of transformers.
+fn experts_note(model: &Model, setup: &Setup) -> Option<&'static str> {
+    if model.dimensions.experts == 0 {
+        return None;
+    }
+    let adapter = states::adapter(model, setup).0;
+    if matches!(adapter.targets, Targets::AllLinear) {
+        return Some(
+            "all-linear is counted without experts and routers, as in transformers 5, where they are no linear layers; in transformers 4 \
+             they mostly are, and more is trained: name them in --lora-targets",
+        );
+    }
+    let expert = |group: &Group| group.tensors.iter().any(|tensor| tensor.role == Role::Expert && adapter.covers(group, tensor));
+    model.inventory.groups.iter().any(expert).then_some(
+        "adapters on experts are counted as on linear layers, which experts mostly are in transformers 4; in transformers 5 they are \
+         fused parameters, which these names may not reach",
+    )
+}
+
 fn notes(model: &Model, setup: &Setup, states: &states::States) -> Vec<String> {
     let mut out = Vec::new();
     if setup.is_lora() {
         out.extend(states::adapter(model, setup).1);
-        if model.dimensions.experts > 0 && setup.lora_targets.iter().any(|name| name == "all-linear") {
-            out.push("all-linear leaves out routers and experts, which are no linear layers in transformers 5; where they take adapters, name them in --lora-targets".to_owned());
-        }
+        out.extend(experts_note(model, setup).map(str::to_owned));
     }
     if setup.task == Task::Inference && setup.dtype.is_none() && model.stored_dtype() == Dtype::Float32 && setup.engine == Engine::Vllm {
         out.push("vLLM loads 32-bit weights in float16 unless --dtype float32 is given".to_owned());

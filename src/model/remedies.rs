@@ -21,9 +21,14 @@ pub struct Remedy {
     pub cost: &'static str,
     /// The new total.
     pub total: u64,
+    /// The least and the most of the new total.
+    pub range: (u64, u64),
     /// Whether it fits then.
     pub fits: bool,
 }
+
+/// A total, and its least and most.
+type Total = (u64, (u64, u64));
 
 /// Most lines of an answer.
 const LINES: usize = 14;
@@ -36,17 +41,18 @@ pub fn of(model: &Model, setup: &Setup, memory: u64) -> Vec<Remedy> {
         _ => return Vec::new(),
     };
     let list = if setup.task == Task::Inference { inference(model, setup) } else { training(model, setup) };
-    let total = |other: &Setup| plan::of(model, other).ok().map(|plan| plan.total);
+    let total = |other: &Setup| plan::of(model, other).ok().map(|plan| (plan.total, (plan.total_low, plan.total_high)));
     let mut alone: Vec<(Option<Kind>, Remedy)> = Vec::new();
     for change in &list {
         let other = applied(setup, &[change]);
-        let Some(total) = total(&other).filter(|total| *total < now) else {
+        let Some((total, range)) = total(&other).filter(|(total, _)| *total < now) else {
             continue;
         };
-        let remedy = Remedy { change: change.text.clone(), flags: change.flags.clone(), cost: change.cost, total, fits: fits(total) };
+        let remedy =
+            Remedy { change: change.text.clone(), flags: change.flags.clone(), cost: change.cost, total, range, fits: fits(total) };
         // Of more and more GPUs, and of smaller and smaller batches, one line is enough: the first number that fits.
         match alone.last_mut() {
-            Some((Some(kind @ (Kind::Gpus | Kind::Batch)), last)) if change.kind == *kind => {
+            Some((Some(kind @ (Kind::Gpus | Kind::Share | Kind::Batch)), last)) if change.kind == *kind => {
                 if !last.fits {
                     *last = remedy;
                 }
@@ -83,13 +89,13 @@ fn applied(setup: &Setup, changes: &[&Change]) -> Setup {
 
 /// The cheapest changes that make it fit together: all of them at first, each kind in its strongest form, and then one
 /// kind after the other, the dearest first, is left out or made weaker where the plan fits without.
-fn together(setup: &Setup, list: &[&Change], total: &dyn Fn(&Setup) -> Option<u64>, fits: &dyn Fn(u64) -> bool) -> Option<Remedy> {
+fn together(setup: &Setup, list: &[&Change], total: &dyn Fn(&Setup) -> Option<Total>, fits: &dyn Fn(u64) -> bool) -> Option<Remedy> {
     let mut chosen: Vec<&Change> = Vec::new();
     for &change in list {
         chosen.retain(|have| have.kind != change.kind);
         chosen.push(change);
     }
-    let fitting = |changes: &[&Change]| total(&applied(setup, changes)).filter(|bytes| fits(*bytes));
+    let fitting = |changes: &[&Change]| total(&applied(setup, changes)).filter(|(bytes, _)| fits(*bytes));
     // What a kind makes impossible, as 4-bit weights under DeepSpeed, is tried without it.
     if fitting(&chosen).is_none() {
         chosen.retain(|change| total(&applied(setup, &[change])).is_some());
@@ -114,7 +120,8 @@ fn together(setup: &Setup, list: &[&Change], total: &dyn Fn(&Setup) -> Option<u6
         change: format!("together: {}", join(|change| &change.text, ", ")),
         flags: join(|change| &change.flags, " "),
         cost: "the sum of these",
-        total: best,
+        total: best.0,
+        range: best.1,
         fits: true,
     })
 }
@@ -154,5 +161,23 @@ mod tests {
         let setup = Setup { batch: 4, ..Setup::new(Task::Qlora) };
         let list = of(&model::read(&eight).unwrap(), &setup, 25_293_815_808);
         assert_eq!((list[0].fits, list[0].flags.as_str()), (true, "--batch 2"), "{list:?}");
+    }
+
+    #[test]
+    fn gpus_that_are_there_share_the_model_before_weights_are_rounded() {
+        let model = model::read(LLAMA_70B).unwrap();
+        let setup = Setup { gpus: 4, ..Setup::new(Task::Inference) };
+        let list = of(&model, &setup, 85_000_000_000);
+        assert_eq!((list[0].fits, list[0].flags.as_str()), (true, "--tensor-parallel 4"), "{list:?}");
+        assert!(list.iter().all(|one| one.range.0 <= one.total && one.total <= one.range.1));
+        assert!(list.iter().all(|one| one.cost != "more GPUs" || one.flags == "--tensor-parallel 8"), "{list:?}");
+    }
+
+    #[test]
+    fn steps_of_accumulation_go_on_from_those_of_the_run() {
+        let eight = LLAMA_70B.replace("8192", "4096").replace("28672", "14336").replace("80", "32").replace("64", "32");
+        let setup = Setup { batch: 4, accumulation: 8, ..Setup::new(Task::Qlora) };
+        let list = of(&model::read(&eight).unwrap(), &setup, 25_293_815_808);
+        assert_eq!(list[0].change, "batch 2 with 16 steps of accumulation");
     }
 }

@@ -158,6 +158,22 @@ mod tests {
     }
 
     #[test]
+    fn experts_take_adapters_by_their_numbers_and_not_by_all_linear() {
+        let config = LLAMA.replace("llama", "mixtral").replace("Llama", "Mixtral").replace("\"vocab", "\"num_local_experts\": 8, \"vocab");
+        let on = |targets: &str| {
+            let Outcome::Kin(kin) = read(&format!(r#"{{"peft_type": "LORA", "r": 16, "target_modules": {targets}}}"#)) else { panic!() };
+            kin.say(Base::read("config.json".to_owned(), &config).as_ref(), &Choice::default())
+        };
+        let all = on("\"all-linear\"");
+        assert!(all.lens[1].starts_with("13.6") && all.lens.iter().any(|line| line.contains("transformers 4")), "{all:?}");
+        let named = on(r#"["w1", "w2", "w3"]"#);
+        assert!(named.marks.is_empty() && named.lens[1].starts_with("226"), "{named:?}");
+        assert!(named.lens.iter().any(|line| line.contains("transformers 5")), "{named:?}");
+        let words = on(r#"["q_proj", "gate_proj"]"#);
+        assert!(words.marks.len() == 1 && words.marks[0].message.contains("`gate_proj`"), "{words:?}");
+    }
+
+    #[test]
     fn an_index_agrees_or_not() {
         let index = |bytes: u64| format!(r#"{{"metadata": {{"total_size": {bytes}}}, "weight_map": {{"model.norm.weight": "a"}}}}"#);
         let good = said(&index(16_060_522_496), true);

@@ -14,7 +14,17 @@ pub fn mixtral(c: Section<'_>, request: Request) -> Result<Parts> {
     let d = Dimensions::read(c, &default)?;
     let dense = Dense { windows: windows(c, d.layers, c.int_opt("sliding_window")?, |_| true), ..Dense::new(&d) };
     let moe = experts(c, &d, [8, 2])?;
-    every_layer(c, request, &default, d, &dense, &moe, 0)
+    let mut parts = every_layer(c, request, &default, d, &dense, &moe, 0)?;
+    let tensors = parts.inventory.groups.iter_mut().flat_map(|group| &mut group.tensors);
+    tensors.filter(|tensor| tensor.role == Role::Expert).for_each(|tensor| tensor.path = by_number(&tensor.path));
+    Ok(parts)
+}
+
+/// The path of an expert's matrix by the numbers that Mixtral's checkpoints give them: LoRA names them so.
+fn by_number(path: &str) -> String {
+    let numbers = [("gate_proj", "w1"), ("down_proj", "w2"), ("up_proj", "w3")];
+    let renamed = numbers.iter().find_map(|(word, number)| Some(format!("{}.{number}", path.strip_suffix(word)?.strip_suffix('.')?)));
+    renamed.unwrap_or_else(|| path.to_owned())
 }
 
 /// granitemoe and granitemoeshared: the latter has one shared expert of its own width.

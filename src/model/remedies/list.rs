@@ -6,6 +6,9 @@ use super::super::training::zero::{Offload, Zero};
 use super::super::training::{Attention, Checkpointing, Optimizer, Precision, Setup, Task, digits as grouped, states};
 use crate::model::quantization::{Dtype, Scheme};
 
+/// The most GPUs of a run that are looked at for sharing one copy.
+const MOST_SHARES: u64 = 64;
+
 /// What a change turns; of one kind only the last counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -17,6 +20,7 @@ pub(super) enum Kind {
     Length,
     Adapters,
     Offload,
+    Share,
     Gpus,
     Cache,
     Weights,
@@ -77,10 +81,14 @@ pub(super) fn training(model: &Model, setup: &Setup) -> Vec<Change> {
     for batch in halves.chain(last) {
         list.push(change(
             Kind::Batch,
-            format!("batch {batch} with {} steps of accumulation", setup.batch / batch),
+            format!("batch {batch} with {} steps of accumulation", (setup.batch / batch).saturating_mul(setup.accumulation)),
             format!("--batch {batch}"),
             "slower steps, same result",
-            move |setup| setup.batch = batch,
+            // Gradients are added up from here on, which DeepSpeed keeps room for.
+            move |setup| {
+                setup.batch = batch;
+                setup.sharing.iter_mut().for_each(|zero| zero.accumulates = true);
+            },
         ));
     }
     let eight = !matches!(
@@ -191,6 +199,17 @@ pub(super) fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
             setup.padded = false;
         }));
     }
+    // GPUs that hold a copy each can share one instead.
+    let there = setup.gpus / setup.pipeline_parallel.max(1);
+    for shares in (setup.tensor_parallel.saturating_add(1)..=there.min(MOST_SHARES)).filter(|shares| there.is_multiple_of(*shares)) {
+        list.push(change(
+            Kind::Share,
+            format!("tensor parallel over {shares} of the GPUs that are there"),
+            format!("--tensor-parallel {shares}"),
+            "costs nothing but communication",
+            move |setup| setup.tensor_parallel = shares,
+        ));
+    }
     if states::inference_dtype(model, setup) == Dtype::Float32 {
         list.push(change(Kind::Weights, "weights in bf16", "--dtype bf16", "rarely seen in the results", |setup| {
             setup.dtype = Some(Dtype::Bfloat16)
@@ -234,7 +253,7 @@ pub(super) fn inference(model: &Model, setup: &Setup) -> Vec<Change> {
         }));
     }
     for gpus in [2, 4, 8, 16] {
-        if gpus > setup.tensor_parallel {
+        if gpus > setup.tensor_parallel && gpus > there {
             list.push(change(
                 Kind::Gpus,
                 format!("tensor parallel over {gpus} GPUs"),

@@ -245,7 +245,7 @@ fn adapters(model: &Model, setup: &Setup, shape: &Shape, adapter: &Adapter, w: W
     let (mut sum, mut output_kept) = (0.0, false);
     let mut shared: Vec<Source> = Vec::new();
     for tensor in &group.tensors {
-        if !states::covered(adapter, group, tensor) {
+        if !adapter.covers(group, tensor) {
             continue;
         }
         let Some((_, input)) = tensor.out_in() else {

@@ -121,6 +121,8 @@ pub struct Setup {
     pub held: Held,
     /// Sequences of a step on one GPU.
     pub batch: u64,
+    /// Steps whose gradients are added up before the optimiser's, where a file tells.
+    pub accumulation: u64,
     /// Tokens of a sequence.
     pub seq: u64,
     /// Whether a padding mask is used, which takes the flash kernel away.
@@ -169,6 +171,7 @@ impl Setup {
             dtype: None,
             held: Held::Stored,
             batch: 1,
+            accumulation: 1,
             seq: if task == Task::Inference { 8192 } else { 2048 },
             padded: false,
             concurrency: 1,

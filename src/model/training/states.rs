@@ -7,7 +7,7 @@ use super::{block, digits};
 use crate::model::Model;
 use crate::model::adapter::{Adapter, Targets};
 use crate::model::gguf;
-use crate::model::inventory::{Group, Role, Tensor};
+use crate::model::inventory::Role;
 use crate::model::quantization::{Dtype, Quantization, Scheme, stored_bytes};
 
 /// Modules that hold queries, keys and values in one matrix.
@@ -76,16 +76,6 @@ pub fn adapter(model: &Model, setup: &Setup) -> (Adapter, Option<String>) {
         ),
         None => (adapter, None),
     }
-}
-
-/// Whether an adapter sits on a tensor. Experts and routers are parameters, not linear layers, in
-/// transformers 5, so that `all-linear` leaves them out.
-pub fn covered(adapter: &Adapter, group: &Group, tensor: &Tensor) -> bool {
-    let routed = matches!(tensor.role, Role::Expert | Role::Router);
-    if routed && matches!(adapter.targets, Targets::AllLinear) {
-        return false;
-    }
-    adapter.covers(group, tensor)
 }
 
 /// Bytes of the base's weights on one GPU, before any sharding.
@@ -204,7 +194,7 @@ pub fn of(model: &Model, setup: &Setup, held: &(f64, String)) -> States {
         let width = adapter_bytes(setup);
         for group in &model.inventory.groups {
             for tensor in &group.tensors {
-                if !covered(&adapter, group, tensor) {
+                if !adapter.covers(group, tensor) {
                     continue;
                 }
                 if let Some((out, input)) = tensor.out_in() {

@@ -12,7 +12,7 @@ use crate::log::units::grouped;
 use crate::log::vocabulary::Severity;
 use crate::model::adapter::{self, Adapter, Module, Targets};
 use crate::model::config::Section;
-use crate::model::inventory::{Part, Role};
+use crate::model::inventory::{Group, Part, Role};
 use crate::model::json::{Node, Value};
 use crate::model::training::Task;
 
@@ -62,12 +62,26 @@ pub(super) fn say(kin: &Kin, base: Option<&Base>, choice: &Choice) -> Said {
     ));
     let bytes = |element: u64| size(trained.saturating_mul(element));
     said.lens.push(fill(LANGUAGE, "kin.adapter.bytes", &[("full", bytes(4)), ("half", bytes(2))]));
+    said.lens.extend(experts(&adapter, base).map(str::to_owned));
     said.lens.push(fill(LANGUAGE, "kin.base", &[("place", plain(&base.place))]));
     said.tasks = tasks(&adapter, base, choice);
     if let Some(rank) = kin.member("r") {
         said.hints.push(hint(rank, fill(LANGUAGE, "kin.adapter.hint", &[("count", count(trained))])));
     }
     said
+}
+
+/// What adapters do with experts goes by the version of transformers.
+fn experts(adapter: &Adapter, base: &Base) -> Option<&'static str> {
+    let groups = &base.model.inventory.groups;
+    if base.model.role(Role::Expert) == 0 {
+        return None;
+    }
+    if matches!(adapter.targets, Targets::AllLinear) {
+        return Some(text(LANGUAGE, "kin.adapter.without-experts"));
+    }
+    let covered = |group: &Group| group.tensors.iter().any(|tensor| tensor.role == Role::Expert && adapter.covers(group, tensor));
+    groups.iter().any(covered).then(|| text(LANGUAGE, "kin.adapter.on-experts"))
 }
 
 /// Whether training this adapter fits, on the base as it is and in 4 bits.
@@ -96,10 +110,13 @@ fn missing(kin: &Kin, adapter: &Adapter, base: &Base) -> Vec<Mark> {
         let severity = if none { Severity::Error } else { Severity::Warning };
         Mark { span, code: "adapter-target-missing", severity, message: fill(LANGUAGE, key, &values) }
     };
+    // Experts that go by numbers are not called by words in any version.
+    let numbered = experts && adapter::is_module(inventory, "w1");
+    let may_be_expert = |name: &str| experts && EXPERT_NAMES.contains(&name) && !(numbered && matches!(name, "gate_proj" | "up_proj"));
     match (&adapter.targets, &member.node.value) {
         (Targets::Named(_), Value::Array(items)) => {
             let absent = |item: &&Node| match &item.value {
-                Value::String(name) => !(experts && EXPERT_NAMES.contains(&name.as_str()) || adapter::is_module(inventory, name)),
+                Value::String(name) => !(may_be_expert(name) || adapter::is_module(inventory, name)),
                 _ => false,
             };
             let named = |item: &Node| match &item.value {
