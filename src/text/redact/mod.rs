@@ -122,7 +122,7 @@ const WORDS: [&str; 60] = [
 ];
 
 /// Hosts that tell nothing about a machine.
-const PUBLIC_HOSTS: [&str; 18] = [
+const PUBLIC_HOSTS: [&str; 17] = [
     "localhost",
     "localhost.localdomain",
     "127.0.0.1",
@@ -130,7 +130,6 @@ const PUBLIC_HOSTS: [&str; 18] = [
     "255.255.255.255",
     "huggingface.co",
     "github.com",
-    "pypi.org",
     "api.wandb.ai",
     "wandb.ai",
     "download.pytorch.org",
