@@ -70,7 +70,29 @@ pub(super) fn cause(findings: &[Finding], story: &Story, attempt: usize, root: O
 /// Is an exception the last thing that the log says?
 fn ends_with_exception(findings: &[Finding], steps: &Steps<'_>) -> bool {
     let Some(last) = findings.iter().rfind(|finding| is_exception(finding) && !is_symptom(finding)) else { return false };
-    are_last_words(last.span.end_line + 1..steps.count(), steps)
+    is_uncaught(last, steps) && are_last_words(last.span.end_line + 1..steps.count(), steps)
+}
+
+/// Lines above an exception in which its traceback stands.
+const TRACEBACK_LINES: usize = 400;
+
+/// Where a traceback begins that nothing caught: the module, or what starts a thread or process. One that a program caught
+/// and printed begins where it was caught.
+const OUTERMOST: [&str; 4] = ["in <module>", "_run_module_as_main", "in _bootstrap", "in _wrap"];
+
+/// Does the traceback above an exception begin where a program does?
+fn is_uncaught(finding: &Finding, steps: &Steps<'_>) -> bool {
+    let line = finding.span.line;
+    for i in (line.saturating_sub(TRACEBACK_LINES)..=line).rev() {
+        let text = steps.lines.line(i);
+        if OUTERMOST.iter().any(|frame| text.contains(frame)) {
+            return true;
+        }
+        if text.contains("Traceback (most recent call last)") {
+            return false;
+        }
+    }
+    false
 }
 
 fn are_last_words(mut lines: std::ops::Range<usize>, steps: &Steps<'_>) -> bool {
