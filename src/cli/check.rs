@@ -329,7 +329,7 @@ fn read(named: &Input, redactor: Option<&Learned>) -> Result<Option<String>, Str
     let outcome = match &named.path {
         None => input::log_from(std::io::stdin().lock(), input::MOST_PIPE),
         Some(path) => input::log(path, &|| {
-            say(&format!("{name}: nobody writes into this pipe yet; waiting for its other end"), redactor);
+            say(&format!("{name}: {}", input::WAITING), redactor);
         }),
     };
     match outcome {

@@ -78,7 +78,7 @@ pub fn run(args: &StoryArgs) -> anyhow::Result<i32> {
         let outcome = if path == Path::new("-") {
             read(&mut std::io::stdin().lock(), &name, &rules, &mut joined, &mut trouble).map_err(unreadable)
         } else {
-            let waiting = || say(&format!("{name}: nobody writes into this pipe yet; waiting for its other end"));
+            let waiting = || say(&format!("{name}: {}", input::WAITING));
             input::stream(path, &waiting)
                 .and_then(|file| read(&mut BufReader::new(file), &name, &rules, &mut joined, &mut trouble).map_err(unreadable))
         };

@@ -19,6 +19,8 @@ const MOST_CONFIG: u64 = 64 << 20;
 /// The beginning of a log by which a binary file is known, in bytes.
 const HEAD: u64 = 64 << 10;
 
+/// What is said while a pipe has no other end.
+pub const WAITING: &str = "nobody writes into this pipe yet; waiting for its other end";
 /// How long a pipe may stay without another end before that is said.
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -51,6 +51,13 @@ const BARS_ONWARD: usize = 3;
 const ENDINGS: [&str; 7] =
     ["wandb:", "destroy_process_group", "resource_tracker", "ResourceWarning", "Exception ignored in", "it/s]", "s/it]"];
 
+/// Lines above an exception in which its traceback stands.
+const TRACEBACK_LINES: usize = 400;
+
+/// Where a traceback begins that nothing caught: the module, or what starts a thread or process. One that a program caught
+/// and printed begins where it was caught.
+const OUTERMOST: [&str; 4] = ["in <module>", "_run_module_as_main", "in _bootstrap", "in _wrap"];
+
 /// The exception that explains the others of an attempt, if one does. `root` is what explains them without exceptions.
 pub(super) fn cause(findings: &[Finding], story: &Story, attempt: usize, root: Option<usize>, steps: &Steps<'_>) -> Option<usize> {
     if root.is_some_and(|root| findings[root].precedence < SYMPTOMS_FROM) {
@@ -72,13 +79,6 @@ fn ends_with_exception(findings: &[Finding], steps: &Steps<'_>) -> bool {
     let Some(last) = findings.iter().rfind(|finding| is_exception(finding) && !is_symptom(finding)) else { return false };
     is_uncaught(last, steps) && are_last_words(last.span.end_line + 1..steps.count(), steps)
 }
-
-/// Lines above an exception in which its traceback stands.
-const TRACEBACK_LINES: usize = 400;
-
-/// Where a traceback begins that nothing caught: the module, or what starts a thread or process. One that a program caught
-/// and printed begins where it was caught.
-const OUTERMOST: [&str; 4] = ["in <module>", "_run_module_as_main", "in _bootstrap", "in _wrap"];
 
 /// Does the traceback above an exception begin where a program does?
 fn is_uncaught(finding: &Finding, steps: &Steps<'_>) -> bool {

@@ -71,21 +71,8 @@ enum Switch {
 fn switch(c: Section<'_>, names: &str) -> Result<Switch> {
     let section = block(c, names, "{\"enabled\": true}")?;
     Ok(match section.node("enabled").map(|(_, node)| &node.value) {
-        None => Switch::Off,
-        Some(Value::Bool(on)) => {
-            if *on {
-                Switch::On
-            } else {
-                Switch::Off
-            }
-        }
-        Some(Value::Integer(number)) if matches!(number, 0 | 1) => {
-            if *number == 1 {
-                Switch::On
-            } else {
-                Switch::Off
-            }
-        }
+        None | Some(Value::Bool(false) | Value::Integer(0)) => Switch::Off,
+        Some(Value::Bool(true) | Value::Integer(1)) => Switch::On,
         Some(Value::String(word)) if word == "auto" => Switch::Auto,
         Some(_) => return Err(section.wrong("enabled", "must be true, false or \"auto\"".to_owned())),
     })
